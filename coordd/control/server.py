@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 ACCEPTED_AT_ONCE: Final = 64
 SWEEP_S: Final = 1.0
 ROUNDS: Final = 4
+AWAY_S: Final = 0.002
 
 
 class Committer(Protocol):
@@ -84,15 +85,18 @@ class Server:
         """Serve until cancelled; `drain` first to answer what is in flight."""
         readable = trio.lowlevel.wait_readable
         fd = self.readiness.fileno()
-        self._bell = self._committer.take_bell()
-        if self._bell is not None:
-            self.readiness.add(self._bell)
+        self._bell = bell = self._committer.take_bell()
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._sweep)
                 while True:
-                    await readable(fd)
+                    if bell is not None and self._committer.in_flight:
+                        with trio.move_on_after(AWAY_S):
+                            await readable(bell)
+                            self._committer.answered()
+                    else:
+                        await readable(fd)
                     self.turn()
         finally:
             self._committer.give_bell_back()
@@ -111,9 +115,7 @@ class Server:
             for fd, mask in ready:
                 connection = connections.get(fd)
                 if connection is None:
-                    if fd == self._bell:
-                        self._committer.answered()
-                    elif self._listening:
+                    if self._listening:
                         self._accept()
                     continue
                 if readiness.writable(mask):

@@ -92,7 +92,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     attempts_allowed: int
     ttl_ms: int
     deadline_ms: int  # live: over at this instant; retry_wait: due then; waiting: met then; 0: no instant known
-    reason: str | None  # why it waits, retries or stopped: a stable code
+    reason: str  # why it waits, retries or stopped: a stable code, or empty
     receipt: int  # sequence number of its latest receipt: the version that compare-and-swap compares
     source: str  # the trigger's kind: task, message or checkpoint
     source_name: str  # the configured source
@@ -106,8 +106,8 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     priority: int  # 0 first
     config: int  # row of the configuration it was made under
     accepted_at_ms: int
-    worker: str | None
-    anchor: str | None  # see domain/anchor.py
+    worker: str  # empty when unknown
+    anchor: str  # see domain/anchor.py; empty for none
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):

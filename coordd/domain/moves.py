@@ -22,15 +22,15 @@ from coordd.domain.lease import LIVE, TERMINAL, TRANSITIONS, Lease, LeaseEvent, 
 
 def ready(lease: Lease) -> Move:
     """The condition is met: the lease may be offered. Raises LeaseOver unless it waits."""
-    return _move(lease, "ready", "pending", deadline_ms=0, reason=None)
+    return _move(lease, "ready", "pending", deadline_ms=0, reason="")
 
 
-def offer(lease: Lease, *, generation: int, worker: str | None, anchor: str | None, now_ms: int) -> Move:
+def offer(lease: Lease, *, generation: int, worker: str, now_ms: int) -> Move:
     """Send the lease to a worker: one attempt more, a fresh generation, one ttl to be acknowledged in.
 
     Args:
         generation: the repository's next; greater than any it ever gave out.
-        worker: who asked, where the transport knows.
+        worker: who asked, where the transport knows; else empty.
     Raises: LeaseOver when the lease is not to be offered now, or a retry is not due yet.
     """
     if lease.state == "retry_wait" and now_ms < lease.deadline_ms:
@@ -42,14 +42,14 @@ def offer(lease: Lease, *, generation: int, worker: str | None, anchor: str | No
         generation=generation,
         attempt=lease.attempt + 1,
         deadline_ms=now_ms + lease.ttl_ms,
-        reason=None,
+        reason="",
         worker=worker,
-        anchor=anchor,
+        anchor="",
     )
 
 
 def ack(
-    lease: Lease, *, repo: str, generation: int | None, worker: str | None, anchor: str | None, now_ms: int
+    lease: Lease, *, repo: str, generation: int | None, worker: str, anchor: str, now_ms: int
 ) -> Move | Repeat:
     """The worker has the work and starts; the first ack of an offer wins.
 
@@ -70,8 +70,8 @@ def ack(
         )
     _check_holder(lease, repo, generation, now_ms)
     if lease.state in ("acknowledged", "running"):
-        same_worker = worker is not None and worker == lease.worker
-        if same_worker or (generation is not None and (worker is None or lease.worker is None)):
+        same_worker = worker != "" and worker == lease.worker
+        if same_worker or (generation is not None and "" in (worker, lease.worker)):
             return Repeat(lease)
         raise LeaseTaken(
             "another worker acknowledged this offer first; ask for other work with `next`",
@@ -106,7 +106,7 @@ def checkpoint(lease: Lease, *, repo: str, generation: int, blocked: bool, now_m
     """
     _check_holder(lease, repo, generation, now_ms)
     to: LeaseState = "stopped" if blocked else "checkpointed"
-    return _move(lease, "checkpoint", to, deadline_ms=0, reason="blocked" if blocked else None)
+    return _move(lease, "checkpoint", to, deadline_ms=0, reason="blocked" if blocked else "")
 
 
 def complete(lease: Lease, *, repo: str, generation: int, now_ms: int) -> Move | Repeat:
@@ -119,7 +119,7 @@ def complete(lease: Lease, *, repo: str, generation: int, now_ms: int) -> Move |
     if lease.state == "completed" and lease.repo == repo and lease.generation == generation:
         return Repeat(lease)
     _check_holder(lease, repo, generation, now_ms)
-    return _move(lease, "complete", "completed", deadline_ms=0, reason=None)
+    return _move(lease, "complete", "completed", deadline_ms=0, reason="")
 
 
 def fail(
@@ -175,7 +175,7 @@ def _try_again(lease: Lease, event: LeaseEvent, reason: str, delay_ms: int | Non
         return _move(lease, event, "stopped", deadline_ms=0, reason=reason)
     if lease.attempt >= lease.attempts_allowed:
         return _move(lease, event, "stopped", deadline_ms=0, reason=_used_up(reason))
-    return _move(lease, event, "retry_wait", deadline_ms=now_ms + delay_ms, reason=reason, anchor=None)
+    return _move(lease, event, "retry_wait", deadline_ms=now_ms + delay_ms, reason=reason, anchor="")
 
 
 def _used_up(reason: str) -> str:

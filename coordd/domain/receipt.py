@@ -21,13 +21,13 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lease_id: str
     repo: str
     event: str
-    from_state: str | None
+    from_state: str  # empty for the first receipt of a lease
     to_state: str
     at_ms: int
     generation: int
     attempt: int
     deadline_ms: int
-    reason: str | None
+    reason: str  # a stable code, or empty
     actor: str  # who caused it: worker:…, operator:…, source:…, daemon:…
     config: int
     previous: int  # seq of the same lease's receipt before this one; 0 for its first

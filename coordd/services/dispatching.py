@@ -70,7 +70,7 @@ class Dispatcher:
         first = self._core.offering.candidate(tx, repo, self._transport.kind)
         if first is None:
             return None
-        return self._core.offering.offer(tx, first, worker=None, actor=f"transport:{self._transport.kind}")
+        return self._core.offering.offer(tx, first, worker="", actor=f"transport:{self._transport.kind}")
 
     def _delivered(self, tx: Transaction, offered: Lease, delivery: Delivery) -> None:
         lease = leases.at_row(tx, offered.row)

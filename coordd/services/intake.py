@@ -80,7 +80,7 @@ class Intake:
             items.put(tx, item)
 
     def _note(self, tx: Transaction, lease: Lease, wanted: Assessment) -> None:
-        reason = wanted.code if lease.state == "waiting" and wanted.outcome == "wait" else None
+        reason = wanted.code if lease.state == "waiting" and wanted.outcome == "wait" else ""
         leases.note(tx, lease, reason=reason, priority=lease.priority if lease.priority < 0 else wanted.priority)
 
     def _end(self, tx: Transaction, lease: Lease | None, verdict: Verdict, actor: str) -> None:
@@ -114,7 +114,7 @@ class Intake:
             attempts_allowed=0,
             ttl_ms=round((repo.ttl_s or self._settings().leases.ttl_s) * 1000),
             deadline_ms=self._lease_instant(tx, wanted.until_ms),
-            reason=None,
+            reason="",
             receipt=0,
             source=wanted.kind,
             source_name=source.name,
@@ -128,8 +128,8 @@ class Intake:
             priority=wanted.priority if inherited is None else -1,
             config=config,
             accepted_at_ms=0,
-            worker=None,
-            anchor=None,
+            worker="",
+            anchor="",
         )
         trigger = Trigger(wanted.kind, wanted.item_id, wanted.revision, repo.name)
         hold = verdict.issue_reason if verdict.issue == "waiting" else None

@@ -126,7 +126,6 @@ class Keeper:
         def verify(tx: Transaction) -> list[tuple[Lease, Anchor]]:
             living = []
             for lease in leases.live(tx, anchored=True):
-                assert lease.anchor is not None
                 anchor = Anchor.parse(lease.anchor)
                 if anchor.kind == "connection":
                     self.leasing.let_go(tx, lease)

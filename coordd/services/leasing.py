@@ -74,7 +74,7 @@ class Leasing:
         *,
         repo: str,
         generation: int | None,
-        worker: str | None,
+        worker: str,
         anchor: Anchor | None,
         via: object,
         actor: str,
@@ -86,7 +86,7 @@ class Leasing:
             repo=repo,
             generation=generation,
             worker=worker,
-            anchor=None if anchor is None else str(anchor),
+            anchor="" if anchor is None else str(anchor),
             now_ms=tx.lease_ms,
         )
         if isinstance(outcome, Repeat):
@@ -159,8 +159,6 @@ class Leasing:
                 source_revision=trigger.source_revision,
                 parent=lease.row,
                 priority=-1,  # half-done work lies in the working tree: first of all
-                worker=None,
-                anchor=None,
             ),
             trigger,
             actor=worker_of(lease),
@@ -184,11 +182,11 @@ class Leasing:
             attempt=0,
             attempts_allowed=self.settings.attempts,
             deadline_ms=model.deadline_ms if hold is not None else 0,
-            reason=hold,
+            reason=hold or "",
             trigger=triggers.ensure(tx, trigger, at_ms),
             accepted_at_ms=at_ms,
-            worker=None,
-            anchor=None,
+            worker="",
+            anchor="",
         )
         lease = leases.insert(tx, lease, store=self.store_name, actor=actor)
         if hold == "repo_busy":
@@ -221,7 +219,7 @@ class Leasing:
     def let_go(self, tx: Transaction, lease: Lease) -> Lease:
         """Untie a lease from a connection that our own restart closed, with one fresh ttl."""
         move = moves.keep(lease, now_ms=tx.lease_ms)
-        return self._write(tx, replace(move, after=replace(move.after, anchor=None)), "daemon:keeper")
+        return self._write(tx, replace(move, after=replace(move.after, anchor="")), "daemon:keeper")
 
     def undelivered(self, tx: Transaction, lease: Lease, reason: str, *, terminal: bool, actor: str) -> Lease:
         move = moves.undelivered(
@@ -264,7 +262,7 @@ class Leasing:
 
     def is_kept(self, lease: Lease) -> bool:
         """Whether a held lease has an anchor that lives: past its deadline, too, nobody else may have it."""
-        return lease.anchor is not None and lease.state in HELD and self._anchors.alive(lease.row)
+        return lease.anchor != "" and lease.state in HELD and self._anchors.alive(lease.row)
 
     def is_lapsed(self, tx: Transaction, lease: Lease) -> bool:
         """Whether a live lease is over by the clock and by the kernel's word."""

@@ -76,10 +76,10 @@ class Offering:
             tx.later(lambda: self._board.settle(repo, stamp))
         return first
 
-    def offer(self, tx: Transaction, first: First, *, worker: str | None, actor: str) -> Offer:
+    def offer(self, tx: Transaction, first: First, *, worker: str, actor: str) -> Offer:
         """Commit an offer; the wake, if any, is sent after the commit."""
         move = moves.offer(
-            first.lease, generation=first.generation + 1, worker=worker, anchor=None, now_ms=tx.lease_ms
+            first.lease, generation=first.generation + 1, worker=worker, now_ms=tx.lease_ms
         )
         after = leases.write(tx, move, actor=actor)
         stamp = self._board.stamp

@@ -1,8 +1,8 @@
 """Leases in SQLite: read, write with the receipt, and find the next one to offer. Only the writer uses this file.
 
-What a lease is about stands in `leases`. While it is live, what changes about it stands in `holders`, the one row a
-repository has for whoever holds it: renewals then touch a few pages, not one per lease. The view `current_leases`
-puts the two together. Source: docs/architecture.md#the-store
+What a lease is about stands in `leases`. While it is live, what changes about it stands in the row of its repository,
+which has room for one holder: renewals then touch a few pages, not one per lease. The view `current_leases` puts the
+two together. Source: docs/architecture.md#the-store
 """
 
 from collections.abc import Sequence
@@ -36,24 +36,30 @@ _SELECT: Final = f"select {COLUMNS} from current_leases"
 _INSERT: Final = f"insert into leases ({COLUMNS}, phase) values ({', '.join('?' * (len(COLUMNS.split(',')) + 1))})"
 
 # The receipt is the row's version: it changes with every transition, so to compare it is to compare everything.
-_HOLD: Final = "insert into holders values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing"
-_RENEW: Final = "update holders set deadline_ms = ?, receipt = ? where repo = ? and receipt = ?"
-_CHANGE: Final = (
-    "update holders set state = ?, deadline_ms = ?, receipt = ?, worker = ?, anchor = ? where repo = ? and receipt = ?"
+_HOLD: Final = (
+    "update repositories set lease = ?, state = ?, generation = ?, attempt = ?, deadline_ms = ?, receipt = ?,"
+    " worker = ?, anchor = ? where name = ? and lease is null"
 )
-_FREE: Final = "delete from holders where repo = ? and receipt = ?"
+_RENEW: Final = "update repositories set deadline_ms = ?, receipt = ? where name = ? and receipt = ?"
+_CHANGE: Final = (
+    "update repositories set state = ?, deadline_ms = ?, receipt = ?, worker = ?, anchor = ?"
+    " where name = ? and receipt = ?"
+)
+_FREE: Final[dict[str, str]] = {
+    state: "update repositories set lease = null, state = null, attempt = null, deadline_ms = null, receipt = null,"
+    " worker = '', anchor = ''"
+    + (f", {state} = {state} + 1" if state in TERMINAL else "")
+    + " where name = ? and receipt = ?"
+    for state in STATES
+}
+_COUNT: Final[dict[str, str]] = {
+    state: f"update repositories set {state} = {state} + 1 where name = ?" for state in sorted(TERMINAL)
+}
 _END: Final = (
     "update leases set state = ?, phase = ?, generation = ?, attempt = ?, deadline_ms = ?, reason = ?, receipt = ?,"
     " worker = ?, anchor = ? where row = ?"
 )
 _MOVE: Final = f"{_END} and receipt = ?"
-# While a lease is live, its row in `holders` has the repository's latest generation; afterwards the repository's own.
-_SETTLE: Final[dict[str, str]] = {
-    state: "update repositories set generation = max(generation, ?)"
-    + (f", {state} = {state} + 1" if state in TERMINAL else "")
-    + " where name = ?"
-    for state in STATES
-}
 
 
 def from_row(values: Sequence[Any]) -> Lease:
@@ -95,7 +101,7 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     state = after.state
     if before.state in LIVE:
         if state not in LIVE:
-            cursor = tx.execute(_FREE, (before.repo, before.receipt))
+            cursor = tx.execute(_FREE[state], (before.repo, before.receipt))
         elif state == before.state and after.anchor == before.anchor:
             cursor = tx.execute(_RENEW, (after.deadline_ms, seq, before.repo, before.receipt))
         else:
@@ -105,8 +111,8 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     elif state in LIVE:
         cursor = tx.execute(
             _HOLD,
-            (after.repo, after.row, state, after.generation, after.attempt)
-            + (after.deadline_ms, seq, after.worker, after.anchor),
+            (after.row, state, after.generation, after.attempt, after.deadline_ms)
+            + (seq, after.worker, after.anchor, after.repo),
         )
     else:
         cursor = tx.execute(_MOVE, (*_ended(after, seq), before.receipt))
@@ -115,7 +121,8 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     if state not in LIVE:
         if before.state in LIVE:
             tx.execute(_END, _ended(after, seq))
-        tx.execute(_SETTLE[state], (after.generation, after.repo))
+        elif state in TERMINAL:
+            tx.execute(_COUNT[state], (after.repo,))
     after = replace(after, receipt=seq)
     _receipt(tx, after, move.event, before.state, actor, before.receipt)
     tx.remember(after)
@@ -127,7 +134,7 @@ def insert(tx: Transaction, lease: Lease, *, store: str, actor: str) -> Lease:
     row = tx.execute("select coalesce(max(row), 0) + 1 from leases").fetchone()[0]
     lease = replace(lease, row=row, lease_id=f"{store}-{row}", receipt=tx.seq + 1)
     tx.execute(_INSERT, (*astuple(lease), phase_of(lease.state, lease.reason)))
-    _receipt(tx, lease, "accept", None, actor, 0)
+    _receipt(tx, lease, "accept", "", actor, 0)
     tx.remember(lease)
     return lease
 
@@ -141,10 +148,10 @@ _ELIGIBLE: Final = (
 # A due retry before new work, then by priority, then by age; and who holds the repository. One statement, because
 # handing out work is what a worker waits for.
 _FIRST: Final = (
-    f"select {COLUMNS}, {_ELIGIBLE}, (select lease from holders where repo = ?1),"
-    " (select generation from repositories where name = ?1) from leases where row = coalesce("
+    f"select {', '.join(f'leases.{name.strip()}' for name in COLUMNS.split(','))}, {_ELIGIBLE}, r.lease, r.generation"
+    " from repositories r join leases on leases.row = coalesce("
     "(select row from leases where repo = ?1 and phase = 3 and deadline_ms <= ?2 order by deadline_ms, row limit 1),"
-    " (select row from leases where repo = ?1 and phase = 1 order by priority, row limit 1))"
+    " (select row from leases where repo = ?1 and phase = 1 order by priority, row limit 1)) where r.name = ?1"
 )
 _ALL: Final = (
     f"select {COLUMNS}, {_ELIGIBLE} from leases where row in (select row from leases where repo = ?1 and phase = 3"
@@ -174,13 +181,14 @@ def offers(tx: Transaction, repo: str, now_ms: int) -> list[tuple[Lease, bool]]:
 
 def holder(tx: Transaction, repo: str) -> Lease | None:
     """The live lease of a repository, expired or not."""
-    found = tx.execute("select lease from holders where repo = ?", (repo,)).fetchone()
-    return None if found is None else at_row(tx, found[0])
+    found = tx.execute("select lease from repositories where name = ?", (repo,)).fetchone()
+    return None if found is None or found[0] is None else at_row(tx, found[0])
 
 
 def live(tx: Transaction, *, anchored: bool = False) -> list[Lease]:
     """Every live lease, or those that are tied to something."""
-    rows = tx.execute(f"select lease from holders{' where anchor is not null' if anchored else ''}").fetchall()
+    anchored_too = " and anchor != ''" if anchored else ""
+    rows = tx.execute(f"select lease from repositories where lease is not null{anchored_too}").fetchall()
     return [lease for (row,) in rows if (lease := at_row(tx, row)) is not None]
 
 
@@ -192,13 +200,13 @@ def waiting_for(tx: Transaction, repo: str, reason: str) -> list[Lease]:
     return [lease for (row,) in rows if (lease := at_row(tx, row)) is not None]
 
 
-def phase_of(state: LeaseState, reason: str | None) -> int:
+def phase_of(state: LeaseState, reason: str) -> int:
     if state == "stopped" and reason in PASSING_STOPS:
         return OVER
     return _PHASES[state]
 
 
-def note(tx: Transaction, lease: Lease, *, reason: str | None = None, priority: int | None = None) -> Lease:
+def note(tx: Transaction, lease: Lease, *, reason: str = "", priority: int | None = None) -> Lease:
     """Keep what is shown of a lease that is not live true: why it waits, how soon it is wanted. No transition."""
     after = replace(lease, reason=reason or lease.reason, priority=lease.priority if priority is None else priority)
     if after != lease:
@@ -210,7 +218,7 @@ def note(tx: Transaction, lease: Lease, *, reason: str | None = None, priority: 
 def tie(tx: Transaction, lease: Lease, anchor: str) -> Lease:
     """Note what a live lease is anchored to, when that is known only after the offer. No transition."""
     after = replace(lease, anchor=anchor)
-    tx.execute("update holders set anchor = ? where repo = ? and lease = ?", (anchor, lease.repo, lease.row))
+    tx.execute("update repositories set anchor = ? where name = ? and lease = ?", (anchor, lease.repo, lease.row))
     tx.remember(after)
     return after
 
@@ -241,7 +249,7 @@ def _ended(lease: Lease, seq: int) -> tuple[Any, ...]:
     )
 
 
-def _receipt(tx: Transaction, lease: Lease, event: str, from_state: str | None, actor: str, previous: int) -> None:
+def _receipt(tx: Transaction, lease: Lease, event: str, from_state: str, actor: str, previous: int) -> None:
     tx.add_receipt(
         Receipt(
             lease.receipt,

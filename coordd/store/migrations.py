@@ -36,13 +36,24 @@ create table configurations (
     first_seen_ms integer not null
 ) strict;
 
+-- A repository and whoever holds it: the promise of one holder is kept by the database itself, because a row has room
+-- for one. What changes while a lease is live changes here, so that a renewal touches a few pages, not one per lease.
 create table repositories (
     name text primary key,
     generation integer not null default 0,
+    lease integer references leases (row),
+    state text,
+    attempt integer,
+    deadline_ms integer,
+    receipt integer,
+    worker text not null default '',
+    anchor text not null default '',
     paused integer not null default 0,
     completed integer not null default 0,
     checkpointed integer not null default 0,
-    stopped integer not null default 0
+    stopped integer not null default 0,
+    check ((lease is null) = (state is null)),
+    check (state is null or state = 'offered' or state = 'acknowledged' or state = 'running')
 ) strict, without rowid;
 
 create table triggers (
@@ -58,7 +69,7 @@ create table triggers (
 
 -- `phase` groups the states of what is not live; the indexes stand on it, and the check keeps it true: 1 pending,
 -- 2 waiting, 3 retry_wait, 5 stopped and to be looked at, 6 over. A live lease's row stays as it was when it was
--- offered: what changes then is in `holders`.
+-- offered: what changes then is in `repositories`.
 create table leases (
     row integer primary key,
     lease_id text not null,
@@ -70,7 +81,7 @@ create table leases (
     attempts_allowed integer not null,
     ttl_ms integer not null,
     deadline_ms integer not null,
-    reason text,
+    reason text not null,
     receipt integer not null,
     source text not null,
     source_name text not null,
@@ -84,8 +95,8 @@ create table leases (
     priority integer not null,
     config integer not null references configurations (id),
     accepted_at_ms integer not null,
-    worker text,
-    anchor text,
+    worker text not null,
+    anchor text not null,
     check (
         (phase = 1 and state = 'pending')
         or (phase = 2 and state = 'waiting')
@@ -100,42 +111,29 @@ create index waiting_leases on leases (repo, row) where phase = 2;
 create index retrying_leases on leases (repo, deadline_ms, row) where phase = 3;
 create index stopped_leases on leases (row) where phase = 5;
 
--- The promise of one holder, kept by the database itself: a repository has one row here, or none.
-create table holders (
-    repo text primary key references repositories (name),
-    lease integer not null references leases (row),
-    state text not null check (state = 'offered' or state = 'acknowledged' or state = 'running'),
-    generation integer not null,
-    attempt integer not null,
-    deadline_ms integer not null,
-    receipt integer not null,
-    worker text,
-    anchor text
-) strict, without rowid;
-
 create view current_leases as select
-    l.row, l.lease_id, l.repo, coalesce(h.state, l.state) as state,
-    case when h.state is null then l.phase else 4 end as phase,
-    coalesce(h.generation, l.generation) as generation, coalesce(h.attempt, l.attempt) as attempt,
-    l.attempts_allowed, l.ttl_ms, coalesce(h.deadline_ms, l.deadline_ms) as deadline_ms,
-    case when h.state is null then l.reason end as reason, coalesce(h.receipt, l.receipt) as receipt,
-    l.source, l.source_name, l.source_id, l.source_revision, l."trigger", l.item_id, l.item_revision, l.item_digest,
-    l.parent, l.priority, l.config, l.accepted_at_ms,
-    case when h.state is null then l.worker else h.worker end as worker,
-    case when h.state is null then l.anchor else h.anchor end as anchor
-from leases l left join holders h on h.repo = l.repo and h.lease = l.row;
+    l.row, l.lease_id, l.repo, coalesce(r.state, l.state) as state,
+    case when r.state is null then l.phase else 4 end as phase,
+    case when r.state is null then l.generation else r.generation end as generation,
+    coalesce(r.attempt, l.attempt) as attempt, l.attempts_allowed, l.ttl_ms,
+    coalesce(r.deadline_ms, l.deadline_ms) as deadline_ms, case when r.state is null then l.reason else '' end as reason,
+    coalesce(r.receipt, l.receipt) as receipt, l.source, l.source_name, l.source_id, l.source_revision, l."trigger",
+    l.item_id, l.item_revision, l.item_digest, l.parent, l.priority, l.config, l.accepted_at_ms,
+    case when r.state is null then l.worker else r.worker end as worker,
+    case when r.state is null then l.anchor else r.anchor end as anchor
+from leases l left join repositories r on r.name = l.repo and r.lease = l.row;
 
 create table receipts (
     seq integer primary key,
     lease integer not null,
     event text not null,
-    from_state text,
+    from_state text not null,
     to_state text not null,
     at_ms integer not null,
     generation integer not null,
     attempt integer not null,
     deadline_ms integer not null,
-    reason text,
+    reason text not null,
     actor text not null,
     config integer not null,
     previous integer not null,

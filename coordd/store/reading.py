@@ -23,7 +23,7 @@ def at_row(connection: sqlite3.Connection, row: int) -> LeaseRow | None:
 
 
 def live(connection: sqlite3.Connection) -> list[LeaseRow]:
-    return _leases(connection, "where l.row in (select lease from holders)")
+    return _leases(connection, "where l.row in (select lease from repositories where lease is not null)")
 
 
 def stopped(connection: sqlite3.Connection, limit: int) -> list[LeaseRow]:
@@ -69,7 +69,7 @@ def page(
 
 
 _OPEN: Final = " union ".join(
-    ["select lease from holders", *(f"select row from leases where phase = {phase}" for phase in (1, 2, 3, 5))]
+    ["select lease from repositories where lease is not null", *(f"select row from leases where phase = {phase}" for phase in (1, 2, 3, 5))]
 )
 
 
@@ -88,7 +88,7 @@ def open_by_repo(connection: sqlite3.Connection) -> dict[str, tuple[int, int, in
             counts.setdefault(repo, [0, 0, 0])[phase - 1] = number
     # The row of a live lease stands as it was before it was offered.
     for repo, phase in connection.execute(
-        "select h.repo, l.phase from holders h join leases l on l.row = h.lease"
+        "select l.repo, l.phase from repositories r join leases l on l.row = r.lease"
     ).fetchall():
         counts[repo][phase - 1] -= 1
     return {repo: (numbers[0], numbers[1], numbers[2]) for repo, numbers in counts.items()}
@@ -97,7 +97,7 @@ def open_by_repo(connection: sqlite3.Connection) -> dict[str, tuple[int, int, in
 def holder(connection: sqlite3.Connection, repo: str) -> str | None:
     """The id of the live lease of a repository."""
     row = connection.execute(
-        "select l.lease_id from holders h join leases l on l.row = h.lease where h.repo = ?", (repo,)
+        "select l.lease_id from repositories r join leases l on l.row = r.lease where r.name = ?", (repo,)
     ).fetchone()
     return None if row is None else row[0]
 
@@ -153,9 +153,9 @@ def last_seq(connection: sqlite3.Connection) -> int:
 def deadlines(connection: sqlite3.Connection) -> list[tuple[int, int]]:
     """(instant on the lease clock, row) of every lease that an instant will change."""
     return connection.execute(
-        "select deadline_ms, lease from holders union all"
+        "select deadline_ms, lease from repositories where lease is not null union all"
         " select deadline_ms, row from leases where phase = 2 and deadline_ms > 0 union all"
-        " select deadline_ms, row from leases where phase = 3 and row not in (select lease from holders)"
+        " select deadline_ms, row from leases where phase = 3 and row not in (select lease from repositories where lease is not null)"
     ).fetchall()
 
 
@@ -185,7 +185,7 @@ def repos_waiting(connection: sqlite3.Connection, reason: str) -> set[str]:
 def has_work(connection: sqlite3.Connection) -> bool:
     """Whether anything is live, or will be offered without a source changing."""
     row = connection.execute(
-        "select exists (select 1 from holders) or exists (select 1 from leases where phase = 1)"
+        "select exists (select 1 from repositories where lease is not null) or exists (select 1 from leases where phase = 1)"
         " or exists (select 1 from leases where phase = 3)"
         " or exists (select 1 from leases where phase = 2 and reason = 'repo_busy')"
     ).fetchone()

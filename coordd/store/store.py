@@ -73,6 +73,10 @@ class Store:
     def answered(self) -> None:
         self.writer.answered()
 
+    @property
+    def in_flight(self) -> bool:
+        return self.writer.in_flight
+
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a short read at once, over one view of what is committed.
 

@@ -71,7 +71,7 @@ class Transaction:
         hash, rows = self.hash, []
         for receipt in self._receipts:
             hash = chain(hash, receipt)
-            rows.append((*_columns(receipt), hash))
+            rows.append((*_columns(receipt), bytearray(hash)))  # sqlite3 looks for an adapter for every `bytes`
         self.connection.executemany(_INSERT_RECEIPT, rows)
         self.hash = hash
 

@@ -78,12 +78,12 @@ class _Walk:
         if expected != kept_hash:
             self._report("chain", receipt, "its hash does not follow from its fields and the receipt before it")
         self.hash = kept_hash
-        state, previous = self._open.get(receipt.lease, (None, 0))
+        state, previous = self._open.get(receipt.lease, ("", 0))
         if receipt.lease in self._ended:
             self._report("transition", receipt, "its lease was over already")
         if receipt.from_state != state or receipt.previous != previous:
-            self._report("transition", receipt, f"its lease was {state} since receipt {previous}")
-        if receipt.to_state not in TRANSITIONS.get((receipt.from_state, receipt.event), ()):  # type: ignore[call-overload]
+            self._report("transition", receipt, f"its lease was {state or 'unknown'} since receipt {previous}")
+        if receipt.to_state not in TRANSITIONS.get((receipt.from_state or None, receipt.event), ()):  # type: ignore[call-overload]
             self._report(
                 "transition", receipt, f"{receipt.event} does not lead from {receipt.from_state} to {receipt.to_state}"
             )

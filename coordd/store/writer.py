@@ -115,6 +115,11 @@ class Writer:
         self._listening.cancel()
         return self._done_r
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a group is with the thread."""
+        return self._flight is not None
+
     def give_bell_back(self) -> None:
         self._bell_taken = False
         self._bell_back.set()

@@ -38,7 +38,7 @@ def held_reply(services: Services, tx: Any, held: Held) -> HeldReply:
         lease.generation,
         state,
         retry_at=retry_at,
-        reason=lease.reason,
+        reason=lease.reason or None,
         repeated=held.repeated,
     )
 
@@ -53,7 +53,7 @@ def ack(services: Services, tx: Any, request: Ack, connection: Connection) -> He
         request.lease_id,
         repo=request.repo,
         generation=request.generation,
-        worker=request.worker,
+        worker=request.worker or "",
         anchor=_anchor(services, request.anchor, connection),
         via=connection,
         actor=f"worker:{request.worker}" if request.worker else f"peer:{peer.uid}/{peer.pid}",
@@ -121,7 +121,7 @@ def checkpoint(services: Services, tx: Any, request: Checkpoint, connection: Con
         lease.generation,
         lease.state,
         continuation=None if following is None else following.lease_id,
-        reason=lease.reason,
+        reason=lease.reason or None,
         repeated=continued.repeated,
     )
 
