@@ -25,23 +25,20 @@ class RequestParser:
     After a fatal error it takes nothing more: `broken` says so, and the connection must end.
     """
 
-    __slots__ = ("_body", "_buffer", "_request", "broken")
+    __slots__ = ("_body", "_buffer", "_request", "broken", "partial")
 
     def __init__(self) -> None:
         self._buffer = b""
         self._request: Checkpoint | Malformed | None = None  # waits for its document
         self._body = 0
         self.broken = False
-
-    @property
-    def partial(self) -> bool:
-        """Whether a request has been begun and not finished."""
-        return bool(self._buffer) or self._request is not None
+        self.partial = False  # a request has been begun and not finished
 
     def feed(self, data: bytes) -> list[Parsed]:
         """Take what was received, and return what is complete by now."""
-        if not self._buffer and self._request is None and data.find(b"\n") == len(data) - 1 <= LINE_LIMIT:
+        if not self.partial and data.find(b"\n") == len(data) - 1 <= LINE_LIMIT:
             parsed_line = self._line(data)  # the usual case: one whole line
+            self.partial = parsed_line is None
             return [] if parsed_line is None else [parsed_line]
         self._buffer += data
         parsed: list[Parsed] = []
@@ -50,6 +47,7 @@ class RequestParser:
             if item is None:
                 break
             parsed.append(item)
+        self.partial = bool(self._buffer) or self._request is not None
         return parsed
 
     def _next(self) -> Parsed | None:

@@ -56,6 +56,8 @@ class Board:
         self.stamp += 1
         self._hints[repo] = self.stamp
         self.pushed(repo)
+        if not self._anywhere and not self._in_repo:
+            return
         first = [next(iter(queue)) for queue in (self._anywhere, self._in_repo.get(repo)) if queue]
         if first:
             seeker = min(first, key=lambda seeker: seeker.place)

@@ -111,6 +111,7 @@ class Core:
     async def recover(self, boot: str, *, rebooted: bool) -> list[tuple[Lease, Anchor]]:
         """After a start, before anything is served or expires. Returns the leases that living processes keep."""
         self.store.read(self.leasing.load)
+        await self.store.write(leases.load_mirrors)
         await self.store.write(self.operating.load_pauses)
         if rebooted:
             await self.store.write(self._after_reboot)

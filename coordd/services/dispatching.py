@@ -79,7 +79,7 @@ class Dispatcher:
         if delivery.outcome == "delivered" and delivery.anchor is not None:
             anchor = delivery.anchor
             tied = leases.tie(tx, lease, str(anchor))
-            tx.later(lambda: self._core.keeper.hold(tied, anchor, None))
+            tx.later(self._core.keeper.hold, tied, anchor, None)
         elif delivery.outcome in ("retryable", "terminal") and lease.state == "offered":
             self._core.leasing.undelivered(
                 tx,

@@ -61,7 +61,7 @@ class Intake:
         config = self._config(tx, repo, source) if repo is not None else 0
         verdict = decide(wanted, lease, config=config, reopened=item.reopened)
         if lease is not None and lease.state in LIVE and (lease.item_revision, lease.config) != (wanted.revision, config):
-            tx.later(lambda: self.put_off(wanted.item_id, source.name))
+            tx.later(self.put_off, wanted.item_id, source.name)
         if lease is not None:
             self._end(tx, lease, verdict, actor)
             if verdict.ready:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 import trio
@@ -187,7 +186,7 @@ class Keeper:
             lease = leases.at_row(tx, row)
             if lease is not None and lease.state in LIVE:
                 self.leasing.expire(tx, lease, reason, "daemon:keeper")
-            tx.later(partial(self._buried, row))
+            tx.later(self._buried, row)
 
     def _buried(self, row: int) -> None:
         self._dead.pop(row, None)

@@ -93,7 +93,7 @@ class Leasing:
             return Held(outcome.lease, repeated=True)
         after = self._write(tx, outcome, actor)
         if anchor is not None:
-            tx.later(lambda: self._anchors.hold(after, anchor, via))
+            tx.later(self._anchors.hold, after, anchor, via)
         return Held(after)
 
     def renew(self, tx: Transaction, lease_id: str, *, repo: str, generation: int) -> Held:
@@ -192,15 +192,15 @@ class Leasing:
         if hold == "repo_busy":
             self._busy_waits.add(lease.repo)  # at once: the lease it waits for may end in this very transaction
         if hold is None:
-            tx.later(lambda: self._board.hint(lease.repo))
+            tx.later(self._board.hint, lease.repo)
         elif lease.deadline_ms:
-            tx.later(lambda: self._deadlines.push(lease.deadline_ms, lease.row))
+            tx.later(self._deadlines.push, lease.deadline_ms, lease.row)
         return lease
 
     def make_ready(self, tx: Transaction, lease: Lease, actor: str) -> Lease:
         """What a waiting lease waited for has come."""
         after = leases.write(tx, moves.ready(lease), actor=actor)
-        tx.later(lambda: self._board.hint(after.repo))
+        tx.later(self._board.hint, after.repo)
         return after
 
     def expire(self, tx: Transaction, lease: Lease, reason: str, actor: str) -> Lease:
@@ -288,11 +288,11 @@ class Leasing:
             if after.repo in self._busy_waits:
                 for lease in leases.waiting_for(tx, after.repo, "repo_busy"):
                     self.make_ready(tx, lease, actor)
-            tx.later(lambda: self._freed(after))
+            tx.later(self._freed, after)
         elif after.state in TERMINAL:
-            tx.later(lambda: self.ended(after))
+            tx.later(self.ended, after)
         if after.state == "retry_wait":
-            tx.later(lambda: self._deadlines.push(after.deadline_ms, after.row))
+            tx.later(self._deadlines.push, after.deadline_ms, after.row)
         return after
 
     def load(self, connection: sqlite3.Connection) -> None:

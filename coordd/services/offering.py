@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
+import msgspec
 
 from coordd.config.settings import Repo
 from coordd.domain import moves
@@ -15,10 +15,16 @@ from coordd.services.deadlines import Deadlines
 from coordd.services.gates import Gates
 from coordd.services.leasing import Leasing
 from coordd.store import checkpoints, leases
-from coordd.store.leases import First
 from coordd.store.transaction import Transaction
 
 LOOKED_AT: Final = 64  # repositories one request without names looks into before it takes the best found
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A lease that may be offered, and the latest generation of its repository."""
+
+    lease: Lease
+    generation: int
 
 
 class Offering:
@@ -52,55 +58,45 @@ class Offering:
                 if repo.transport != "pull":
                     raise UnknownRepo(f"{name} is served by {repo.transport}, not by `next`", repo=name)
             names = repos
-        best: First | None = None
+        best: Candidate | None = None
         for name in names:
             found = self.candidate(tx, name)
             if found is not None and (best is None or _rank(found) < _rank(best)):
                 best = found
         return None if best is None else self.offer(tx, best, worker=worker, actor=f"worker:{worker}")
 
-    def candidate(self, tx: Transaction, repo: str, transport: str = "pull") -> First | None:
+    def candidate(self, tx: Transaction, repo: str, transport: str = "pull") -> Candidate | None:
         """What may be offered in a repository now; leaves no hint behind when there is nothing."""
         known = self.repos.get(repo)
         if known is None or known.transport != transport:
             return None
-        first = None
-        if self._gates.of_repo(repo) is None:
-            first = leases.first_offer(tx, repo, tx.lease_ms)
-            if first is not None and first.holder is not None:
-                first = leases.first_offer(tx, repo, tx.lease_ms) if self._free(tx, first.holder) else None
-            if first is not None and not self._may_run(tx, first.lease, first.eligible):
-                first = self._another(tx, first)
-        if first is None:
-            stamp = self._board.stamp
-            tx.later(lambda: self._board.settle(repo, stamp))
-        return first
+        slot = leases.slot(tx, repo) if self._gates.of_repo(repo) is None else None
+        if slot is not None and slot.holder is not None:
+            slot = leases.slot(tx, repo) if self._free(tx, slot.holder) else None
+        if slot is not None:
+            for lease, wanted in leases.offerable(tx, repo, tx.lease_ms):
+                if self._may_run(tx, lease, wanted):
+                    return Candidate(lease, slot.generation)
+        stamp = self._board.stamp
+        tx.later(self._board.settle, repo, stamp)
+        return None
 
-    def offer(self, tx: Transaction, first: First, *, worker: str, actor: str) -> Offer:
+    def offer(self, tx: Transaction, candidate: Candidate, *, worker: str, actor: str) -> Offer:
         """Commit an offer; the wake, if any, is sent after the commit."""
-        move = moves.offer(
-            first.lease, generation=first.generation + 1, worker=worker, now_ms=tx.lease_ms
-        )
+        move = moves.offer(candidate.lease, generation=candidate.generation + 1, worker=worker, now_ms=tx.lease_ms)
         after = leases.write(tx, move, actor=actor)
         stamp = self._board.stamp
-        tx.later(lambda: self._offered(after, stamp))
+        tx.later(self._offered, after, stamp)
         left = checkpoints.in_transaction(tx, after.parent) if after.parent is not None else None
         return Offer(after, self.repos[after.repo].path, None if left is None else left[0])
 
-    def _another(self, tx: Transaction, first: First) -> First | None:
-        """The first that may run, when the very first may not."""
-        for lease, eligible in leases.offers(tx, first.lease.repo, tx.lease_ms):
-            if self._may_run(tx, lease, eligible):
-                return replace(first, lease=lease, eligible=True)
-        return None
-
-    def _may_run(self, tx: Transaction, lease: Lease, eligible: bool) -> bool:
+    def _may_run(self, tx: Transaction, lease: Lease, wanted: bool) -> bool:
         """What decided the first offer decides every later one: the source's last word on this very revision."""
         if not self._gates.source_open(lease.source_name):
             return False
-        if not eligible:
-            tx.later(lambda: self._leasing.reconsider(lease))
-        return eligible
+        if not wanted:
+            tx.later(self._leasing.reconsider, lease)
+        return wanted
 
     def _free(self, tx: Transaction, holder_row: int) -> bool:
         """Whether the holder of a repository was only waiting to be ended."""
@@ -115,5 +111,5 @@ class Offering:
         self._board.settle(lease.repo, stamp)
 
 
-def _rank(first: First) -> tuple[int, int]:
-    return (first.lease.priority, first.lease.row)
+def _rank(candidate: Candidate) -> tuple[int, int]:
+    return (candidate.lease.priority, candidate.lease.row)

@@ -35,7 +35,7 @@ class Operating:
         else:
             self._check(repo)
             repositories.set_paused(tx, repo, True)
-        tx.later(lambda: self._set_paused(repo, True))
+        tx.later(self._set_paused, repo, True)
 
     def resume(self, tx: Transaction, repo: str | None, actor: str) -> None:
         """Undo `pause` of the same extent. Raises: UnknownRepo."""
@@ -51,7 +51,7 @@ class Operating:
                 continue
             for lease in leases.waiting_for(tx, name, "paused"):
                 self._leasing.make_ready(tx, lease, actor)
-        tx.later(lambda: self._set_paused(repo, False))
+        tx.later(self._set_paused, repo, False)
 
     def retry(self, tx: Transaction, lease_id: str, actor: str) -> Held:
         """See `Leasing.retry`."""

@@ -4,7 +4,6 @@ Expiry is decided wherever a lease is read; the reaper only makes sure that some
 """
 
 import logging
-from functools import partial
 from typing import Final
 
 import trio
@@ -94,12 +93,12 @@ class Reaper:
                 else:
                     self.leasing.expire_lapsed(tx, lease)
             elif lease.state == "retry_wait":
-                tx.later(partial(self._board.hint, lease.repo))
+                tx.later(self._board.hint, lease.repo)
             elif lease.state == "waiting":
                 self.leasing.make_ready(tx, lease, "daemon:reaper")
 
     def _look_again(self, tx: Transaction, lease: Lease) -> None:
-        tx.later(partial(self.deadlines.push, lease.deadline_ms, lease.row))
+        tx.later(self.deadlines.push, lease.deadline_ms, lease.row)
 
     def _ring(self) -> None:
         self._bell.set()

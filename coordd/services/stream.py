@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from coordd.domain.receipt import Receipt
+from coordd.domain.receipt import Receipt, Values
 
 Listener = Callable[[list[Receipt]], None]
 
@@ -19,10 +19,9 @@ class Stream:
     def remove(self, listener: Listener) -> None:
         self._listeners.remove(listener)
 
-    @property
-    def followed(self) -> bool:
-        return bool(self._listeners)
-
-    def publish(self, receipts: list[Receipt]) -> None:
-        for listener in list(self._listeners):
-            listener(receipts)
+    def publish(self, receipts: list[Values]) -> None:
+        """Called with what a group has committed; costs nothing while nobody follows."""
+        if self._listeners:
+            committed = [Receipt(*values) for values in receipts]
+            for listener in list(self._listeners):
+                listener(committed)

@@ -5,7 +5,7 @@ which has room for one holder: renewals then touch a few pages, not one per leas
 two together. Source: docs/architecture.md#the-store
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,6 @@ from msgspec.structs import astuple, replace
 
 from coordd.domain.errors import UnknownLease, WriteConflict
 from coordd.domain.lease import LIVE, PASSING_STOPS, STATES, TERMINAL, Lease, LeaseState, Move
-from coordd.domain.receipt import Receipt
 from coordd.store.transaction import Transaction
 
 PENDING, WAITING, RETRY, ATTENTION, OVER = 1, 2, 3, 5, 6  # 4: live, by the view
@@ -39,11 +38,6 @@ _INSERT: Final = f"insert into leases ({COLUMNS}, phase) values ({', '.join('?' 
 _HOLD: Final = (
     "update repositories set lease = ?, state = ?, generation = ?, attempt = ?, deadline_ms = ?, receipt = ?,"
     " worker = ?, anchor = ? where name = ? and lease is null"
-)
-_RENEW: Final = "update repositories set deadline_ms = ?, receipt = ? where name = ? and receipt = ?"
-_CHANGE: Final = (
-    "update repositories set state = ?, deadline_ms = ?, receipt = ?, worker = ?, anchor = ?"
-    " where name = ? and receipt = ?"
 )
 _FREE: Final[dict[str, str]] = {
     state: "update repositories set lease = null, state = null, attempt = null, deadline_ms = null, receipt = null,"
@@ -100,23 +94,18 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     seq = tx.seq + 1
     state = after.state
     if before.state in LIVE:
-        if state not in LIVE:
-            cursor = tx.execute(_FREE[state], (before.repo, before.receipt))
-        elif state == before.state and after.anchor == before.anchor:
-            cursor = tx.execute(_RENEW, (after.deadline_ms, seq, before.repo, before.receipt))
+        if state in LIVE:
+            change = (state, after.deadline_ms, seq, after.worker, after.anchor, before.repo, before.receipt)
+            done = tx.change_held(change)
         else:
-            cursor = tx.execute(
-                _CHANGE, (state, after.deadline_ms, seq, after.worker, after.anchor, before.repo, before.receipt)
-            )
+            version = tx.version_on_disk(before.repo, before.receipt)
+            done = tx.execute(_FREE[state], (before.repo, version)).rowcount == 1
     elif state in LIVE:
-        cursor = tx.execute(
-            _HOLD,
-            (after.row, state, after.generation, after.attempt, after.deadline_ms)
-            + (seq, after.worker, after.anchor, after.repo),
-        )
+        slot = (after.row, state, after.generation, after.attempt, after.deadline_ms, seq, after.worker, after.anchor)
+        done = tx.execute(_HOLD, (*slot, after.repo)).rowcount == 1
     else:
-        cursor = tx.execute(_MOVE, (*_ended(after, seq), before.receipt))
-    if cursor.rowcount != 1:
+        done = tx.execute(_MOVE, (*_ended(after, seq), before.receipt)).rowcount == 1
+    if not done:
         raise WriteConflict(f"lease {before.lease_id} changed meanwhile; ask again", lease_id=before.lease_id)
     if state not in LIVE:
         if before.state in LIVE:
@@ -126,6 +115,7 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     after = replace(after, receipt=seq)
     _receipt(tx, after, move.event, before.state, actor, before.receipt)
     tx.remember(after)
+    _mirror(tx, before, after)
     return after
 
 
@@ -136,47 +126,73 @@ def insert(tx: Transaction, lease: Lease, *, store: str, actor: str) -> Lease:
     tx.execute(_INSERT, (*astuple(lease), phase_of(lease.state, lease.reason)))
     _receipt(tx, lease, "accept", "", actor, 0)
     tx.remember(lease)
+    if lease.state == "pending":
+        tx.later(tx.pending.add, lease.repo, lease.priority, lease.row)
     return lease
 
 
-# A pending lease is eligible: what its source says and what becomes of it are one transaction, see services/intake.py.
-# A retry may have been put off while something changed, so it is compared with the source's last word.
-_ELIGIBLE: Final = (
-    "case phase when 1 then 1 else exists (select 1 from items i where i.source_name = leases.source_name"
-    " and i.item_id = leases.item_id and i.revision = leases.item_revision and i.outcome = 'eligible') end"
+# What decided the first offer decides every later one: a retry may have been put off while something changed, so it is
+# compared with the source's last word. A pending lease need not be: what its source says and what becomes of it are one
+# transaction, see services/intake.py.
+_DUE: Final = (
+    f"{_SELECT} where row in (select row from leases where repo = ?1 and phase = 3 and deadline_ms <= ?2)"
+    " and phase = 3 order by deadline_ms, row"
 )
-# A due retry before new work, then by priority, then by age; and who holds the repository. One statement, because
-# handing out work is what a worker waits for.
-_FIRST: Final = (
-    f"select {', '.join(f'leases.{name.strip()}' for name in COLUMNS.split(','))}, {_ELIGIBLE}, r.lease, r.generation"
-    " from repositories r join leases on leases.row = coalesce("
-    "(select row from leases where repo = ?1 and phase = 3 and deadline_ms <= ?2 order by deadline_ms, row limit 1),"
-    " (select row from leases where repo = ?1 and phase = 1 order by priority, row limit 1)) where r.name = ?1"
+_STILL_WANTED: Final = (
+    "select 1 from items where source_name = ? and item_id = ? and revision = ? and outcome = 'eligible'"
 )
-_ALL: Final = (
-    f"select {COLUMNS}, {_ELIGIBLE} from leases where row in (select row from leases where repo = ?1 and phase = 3"
-    " and deadline_ms <= ?2 union all select row from leases where repo = ?1 and phase = 1)"
-    " order by phase desc, priority, row"
-)
+_SELECT_WAITING: Final = f"select {COLUMNS} from leases where row = ?"  # of a repository that nobody holds
+_SLOT: Final = "select lease, generation from repositories where name = ?"
 
 
-class First(msgspec.Struct, frozen=True, gc=False):
-    """The lease that comes first in a repository."""
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """A repository's room for one holder."""
 
-    lease: Lease
-    eligible: bool  # its source's last complete snapshot shows this very revision as eligible
-    holder: int | None  # row of the lease that holds the repository
-    generation: int  # the repository's latest, as long as nobody holds it
+    holder: int | None  # row of the lease that holds it
+    generation: int  # the latest, as long as nobody holds it
 
 
-def first_offer(tx: Transaction, repo: str, now_ms: int) -> First | None:
-    row = tx.execute(_FIRST, (repo, now_ms)).fetchone()
-    return None if row is None else First(from_row(row[:-3]), row[-3] == 1, row[-2], row[-1])
+def slot(tx: Transaction, repo: str) -> Slot | None:
+    """None for a repository that has never had work."""
+    generation = tx.free.get(repo)
+    if generation is not None:
+        return Slot(None, generation)
+    row = tx.execute(_SLOT, (repo,)).fetchone()
+    return None if row is None else Slot(*row)
 
 
-def offers(tx: Transaction, repo: str, now_ms: int) -> list[tuple[Lease, bool]]:
-    """Every lease that might be offered in a repository that nobody holds, in order, and whether it is eligible."""
-    return [(from_row(row[:-1]), row[-1] == 1) for row in tx.execute(_ALL, (repo, now_ms)).fetchall()]
+def offerable(tx: Transaction, repo: str, now_ms: int) -> Iterator[tuple[Lease, bool]]:
+    """The leases that may be offered in a repository that nobody holds: due retries before new work, then by priority,
+    then by age; and whether the source still wants this very revision.
+    """
+    if repo in tx.retrying:
+        rows = tx.execute(_DUE, (repo, now_ms)).fetchall()
+        for row in rows:
+            lease = from_row(row)
+            wanted = tx.execute(_STILL_WANTED, (lease.source_name, lease.item_id, lease.item_revision)).fetchone()
+            yield lease, wanted is not None
+    first = tx.pending.first(repo)
+    if first is None:
+        return
+    lease = _still_pending(tx, repo, *first)
+    if lease is not None:
+        yield lease, True
+    for priority, row in tx.pending.all(repo):
+        if (priority, row) != first:
+            lease = _still_pending(tx, repo, priority, row)
+            if lease is not None:
+                yield lease, True
+
+
+def _still_pending(tx: Transaction, repo: str, priority: int, row: int) -> Lease | None:
+    lease = tx.leases.get(row)
+    if lease is None:
+        values = tx.execute(_SELECT_WAITING, (row,)).fetchone()
+        lease = None if values is None else from_row(values)
+    if lease is not None and lease.state == "pending" and lease.priority == priority:
+        return lease
+    tx.later(tx.pending.discard, repo, priority, row)
+    return None
 
 
 def holder(tx: Transaction, repo: str) -> Lease | None:
@@ -212,13 +228,17 @@ def note(tx: Transaction, lease: Lease, *, reason: str = "", priority: int | Non
     if after != lease:
         tx.execute("update leases set reason = ?, priority = ? where row = ?", (after.reason, after.priority, lease.row))
         tx.remember(after)
+        if after.state == "pending" and after.priority != lease.priority:
+            tx.later(tx.pending.add, after.repo, after.priority, after.row)
     return after
 
 
 def tie(tx: Transaction, lease: Lease, anchor: str) -> Lease:
     """Note what a live lease is anchored to, when that is known only after the offer. No transition."""
     after = replace(lease, anchor=anchor)
-    tx.execute("update repositories set anchor = ? where name = ? and lease = ?", (anchor, lease.repo, lease.row))
+    tx.change_held(
+        (lease.state, lease.deadline_ms, lease.receipt, lease.worker, anchor, lease.repo, lease.receipt)
+    )
     tx.remember(after)
     return after
 
@@ -232,6 +252,29 @@ def clamp_retries(tx: Transaction, latest_ms: int) -> None:
     """No retry waits beyond an instant: after a restart of the machine, for whose clock nobody vouches."""
     tx.execute("update leases set deadline_ms = min(deadline_ms, ?) where phase = 3", (latest_ms,))
     tx.leases.clear()
+
+
+def _mirror(tx: Transaction, before: Lease, after: Lease) -> None:
+    """Keep what stands in memory about repositories and their queues true."""
+    state = after.state
+    if state in LIVE:
+        if before.state not in LIVE:
+            tx.free.pop(after.repo, None)
+            if before.state == "pending":
+                tx.later(tx.pending.discard, before.repo, before.priority, before.row)
+        return
+    if before.state in LIVE:
+        tx.free[after.repo] = after.generation
+    if state == "pending":
+        tx.later(tx.pending.add, after.repo, after.priority, after.row)
+    elif state == "retry_wait":
+        tx.retrying.add(after.repo)
+
+
+def load_mirrors(tx: Transaction) -> None:
+    """After a start."""
+    tx.pending.load(tx.execute("select repo, priority, row from leases where phase = 1").fetchall())
+    tx.retrying.update(row[0] for row in tx.execute("select distinct repo from leases where phase = 3").fetchall())
 
 
 def _ended(lease: Lease, seq: int) -> tuple[Any, ...]:
@@ -251,11 +294,9 @@ def _ended(lease: Lease, seq: int) -> tuple[Any, ...]:
 
 def _receipt(tx: Transaction, lease: Lease, event: str, from_state: str, actor: str, previous: int) -> None:
     tx.add_receipt(
-        Receipt(
+        (
             lease.receipt,
             lease.row,
-            lease.lease_id,
-            lease.repo,
             event,
             from_state,
             lease.state,
@@ -267,5 +308,7 @@ def _receipt(tx: Transaction, lease: Lease, event: str, from_state: str, actor: 
             actor,
             lease.config,
             previous,
+            lease.lease_id,
+            lease.repo,
         )
     )

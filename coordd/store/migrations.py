@@ -106,7 +106,7 @@ create table leases (
     )
 ) strict;
 
-create index pending_leases on leases (repo, priority, row) where phase = 1;
+create index pending_leases on leases (row) where phase = 1;
 create index waiting_leases on leases (repo, row) where phase = 2;
 create index retrying_leases on leases (repo, deadline_ms, row) where phase = 3;
 create index stopped_leases on leases (row) where phase = 5;

@@ -123,8 +123,8 @@ def continuation(connection: sqlite3.Connection, lease_row: int) -> str | None:
 
 
 _RECEIPT: Final = (
-    "select r.seq, r.lease, l.lease_id, l.repo, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt,"
-    " r.deadline_ms, r.reason, r.actor, r.config, r.previous from receipts r join leases l on l.row = r.lease"
+    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms, r.reason,"
+    " r.actor, r.config, r.previous, l.lease_id, l.repo from receipts r join leases l on l.row = r.lease"
 )
 
 

@@ -54,8 +54,8 @@ def verify(connection: sqlite3.Connection) -> Report:
 
 
 _RECEIPTS: Final = (
-    "select r.seq, r.lease, coalesce(l.lease_id, ''), coalesce(l.repo, ''), r.event, r.from_state, r.to_state, r.at_ms,"
-    " r.generation, r.attempt, r.deadline_ms, r.reason, r.actor, r.config, r.previous, r.hash"
+    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms, r.reason,"
+    " r.actor, r.config, r.previous, coalesce(l.lease_id, ''), coalesce(l.repo, ''), r.hash"
     " from receipts r left join leases l on l.row = r.lease order by r.seq"
 )
 

@@ -18,9 +18,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import trio
 from outcome import Error, Outcome, Value
 
-from coordd.domain.receipt import Receipt
+from coordd.domain.errors import WriteConflict
+from coordd.domain.receipt import Values
 from coordd.store.connection import BUSY_TIMEOUT_S, unavailable
-from coordd.store.transaction import Transaction
+from coordd.store.transaction import Effect, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Writer:
         self._jobs: SimpleQueue[bool] = SimpleQueue()
         self._thread: Thread | None = None
         self.commits = 0
-        self.publish: Callable[[list[Receipt]], None] = _nobody
+        self.publish: Callable[[list[Values]], None] = _nobody
         self.settled: Callable[[], None] = _nothing  # a group has been answered
         self._inline_units = GROUP_UNITS
         if threaded:
@@ -216,8 +217,7 @@ class Writer:
         size = min(len(waiting), GROUP_UNITS)
         units = [waiting.popleft() for _ in range(size)]
         try:
-            results = self._run_units(units)
-            tx.flush()
+            results = self._run_group(units)
         except sqlite3.Error as error:
             self._fail_group(units, error)
             return True
@@ -233,7 +233,8 @@ class Writer:
         self._jobs.put(True)
         return False
 
-    def _run_units(self, units: list[Unit]) -> list[tuple[Unit, Any]]:
+    def _run_group(self, units: list[Unit]) -> list[tuple[Unit, Any]]:
+        """Everything of a group but its commit."""
         tx, connection, results = self._tx, self._connection, []
         for unit in units:
             changes = connection.total_changes
@@ -248,24 +249,34 @@ class Writer:
                     # undone alone: once more, with savepoints, which the others do not pay for otherwise.
                     return self._run_with_savepoints(units)
                 results.append((unit, _Failed(error)))
+        try:
+            tx.flush()
+        except WriteConflict:
+            log.warning("a group of %d units is run again one by one: a row was not as expected", len(units))
+            return self._run_with_savepoints(units)
         return results
 
     def _run_with_savepoints(self, units: list[Unit]) -> list[tuple[Unit, Any]]:
         tx, results = self._tx, []
         self._undo_all()
         tx.begin()
-        for unit in units:
-            mark = tx.mark()
-            tx.execute("savepoint unit")
-            try:
-                results.append((unit, unit.run(tx)))
-            except sqlite3.Error:
-                raise
-            except Exception as error:
-                tx.undo(mark)
-                tx.execute("rollback to unit")
-                results.append((unit, _Failed(error)))
-            tx.execute("release unit")
+        tx.held = None
+        try:
+            for unit in units:
+                mark = tx.mark()
+                tx.execute("savepoint unit")
+                try:
+                    results.append((unit, unit.run(tx)))
+                except sqlite3.Error:
+                    raise
+                except Exception as error:
+                    tx.undo(mark)
+                    tx.execute("rollback to unit")
+                    results.append((unit, _Failed(error)))
+                tx.execute("release unit")
+            tx.flush()
+        finally:
+            tx.held = {}
         return results
 
     def _commit_in_thread(self) -> None:
@@ -297,7 +308,7 @@ class Writer:
         return results, receipts, effects
 
     def _answer(
-        self, results: list[tuple[Unit, Any]], receipts: list[Receipt], effects: list[Callable[[], object]]
+        self, results: list[tuple[Unit, Any]], receipts: list[Values], effects: list[Effect]
     ) -> None:
         for unit, result in results:
             if type(result) is _Failed:
@@ -306,9 +317,9 @@ class Writer:
                 unit.succeed(result)
         if receipts:
             self.publish(receipts)
-        for effect in effects:
+        for effect, arguments in effects:
             try:
-                effect()
+                effect(*arguments)
             except Exception:  # what is on disk stays answered; a bug in one effect must not stop the others
                 log.exception("an effect of a committed transaction failed")
         self.settled()
@@ -349,7 +360,7 @@ class Writer:
         return True
 
 
-Settled = tuple[list[tuple[Unit, Any]], list[Receipt], list[Callable[[], object]]]
+Settled = tuple[list[tuple[Unit, Any]], list[Values], list[Effect]]
 
 
 class Work(Protocol[T]):  # type: ignore[misc]  # T is only returned, and Protocol wants it declared covariant
@@ -399,7 +410,7 @@ def _bell_pair() -> tuple[int, int]:
 def _nothing() -> None: ...
 
 
-def _nobody(receipts: list[Receipt]) -> None:
+def _nobody(receipts: list[Values]) -> None:
     """Until someone follows."""
 
 
