@@ -2,15 +2,19 @@
 
 from time import gmtime, strftime
 
-_cached: tuple[int, str] = (-1, "")
+_second: tuple[int, str] = (-1, "")
+_instant: tuple[int, str] = (-1, "")
 
 
 def rfc3339(ms: int) -> str:
     """`ms` since 1970 in UTC as `2026-11-30T12:00:00.000Z`."""
-    global _cached
+    global _second, _instant
+    # The answers of one group share an instant, and those of one moment a second: formatting costs more than asking.
+    if _instant[0] == ms:
+        return _instant[1]
     second, rest = divmod(ms, 1000)
-    cached_second, prefix = _cached
-    if second != cached_second:  # most instants of one moment share it, and formatting one costs more than the rest
-        prefix = strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
-        _cached = (second, prefix)
-    return f"{prefix}.{rest:03d}Z"
+    if _second[0] != second:
+        _second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
+    text = f"{_second[1]}.{rest:03d}Z"
+    _instant = (ms, text)
+    return text

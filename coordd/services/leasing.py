@@ -98,13 +98,17 @@ class Leasing:
 
     def renew(self, tx: Transaction, lease_id: str, *, repo: str, generation: int) -> Held:
         """Raises: see `moves.renew`; UnknownLease."""
-        lease = self._current(tx, leases.get(tx, lease_id))
+        lease = leases.get(tx, lease_id)
+        if lease.anchor:
+            lease = self._current(tx, lease)
         move = moves.renew(lease, repo=repo, generation=generation, now_ms=tx.lease_ms)
         return Held(self._write(tx, move, worker_of(lease)))
 
     def complete(self, tx: Transaction, lease_id: str, *, repo: str, generation: int) -> Held:
         """Raises: see `moves.complete`; UnknownLease."""
-        lease = self._current(tx, leases.get(tx, lease_id))
+        lease = leases.get(tx, lease_id)
+        if lease.anchor:
+            lease = self._current(tx, lease)
         outcome = moves.complete(lease, repo=repo, generation=generation, now_ms=tx.lease_ms)
         if isinstance(outcome, Repeat):
             return Held(outcome.lease, repeated=True)

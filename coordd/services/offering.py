@@ -70,9 +70,9 @@ class Offering:
         known = self.repos.get(repo)
         if known is None or known.transport != transport:
             return None
-        slot = leases.slot(tx, repo) if self._gates.of_repo(repo) is None else None
+        slot = tx.slots.read(repo) if self._gates.of_repo(repo) is None else None
         if slot is not None and slot.holder is not None:
-            slot = leases.slot(tx, repo) if self._free(tx, slot.holder) else None
+            slot = tx.slots.read(repo) if self._free(tx, slot.holder) else None
         if slot is not None:
             for lease, wanted in leases.offerable(tx, repo, tx.lease_ms):
                 if self._may_run(tx, lease, wanted):

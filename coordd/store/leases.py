@@ -8,11 +8,10 @@ two together. Source: docs/architecture.md#the-store
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import astuple, replace
 
 from coordd.domain.errors import UnknownLease, WriteConflict
-from coordd.domain.lease import LIVE, PASSING_STOPS, STATES, TERMINAL, Lease, LeaseState, Move
+from coordd.domain.lease import LIVE, PASSING_STOPS, TERMINAL, Lease, LeaseState, Move
 from coordd.store.transaction import Transaction
 
 PENDING, WAITING, RETRY, ATTENTION, OVER = 1, 2, 3, 5, 6  # 4: live, by the view
@@ -34,26 +33,15 @@ COLUMNS: Final = (
 _SELECT: Final = f"select {COLUMNS} from current_leases"
 _INSERT: Final = f"insert into leases ({COLUMNS}, phase) values ({', '.join('?' * (len(COLUMNS.split(',')) + 1))})"
 
-# The receipt is the row's version: it changes with every transition, so to compare it is to compare everything.
-_HOLD: Final = (
-    "update repositories set lease = ?, state = ?, generation = ?, attempt = ?, deadline_ms = ?, receipt = ?,"
-    " worker = ?, anchor = ? where name = ? and lease is null"
-)
-_FREE: Final[dict[str, str]] = {
-    state: "update repositories set lease = null, state = null, attempt = null, deadline_ms = null, receipt = null,"
-    " worker = '', anchor = ''"
-    + (f", {state} = {state} + 1" if state in TERMINAL else "")
-    + " where name = ? and receipt = ?"
-    for state in STATES
-}
-_COUNT: Final[dict[str, str]] = {
-    state: f"update repositories set {state} = {state} + 1 where name = ?" for state in sorted(TERMINAL)
-}
 _END: Final = (
     "update leases set state = ?, phase = ?, generation = ?, attempt = ?, deadline_ms = ?, reason = ?, receipt = ?,"
     " worker = ?, anchor = ? where row = ?"
 )
+# The receipt is the row's version: it changes with every transition, so to compare it is to compare everything.
 _MOVE: Final = f"{_END} and receipt = ?"
+_COUNT: Final[dict[str, str]] = {
+    state: f"update repositories set {state} = {state} + 1 where name = ?" for state in sorted(TERMINAL)
+}
 
 
 def from_row(values: Sequence[Any]) -> Lease:
@@ -62,8 +50,11 @@ def from_row(values: Sequence[Any]) -> Lease:
 
 def row_of(lease_id: str) -> int:
     """The row that a lease id names; 0, which no lease has, for anything that is no lease id."""
-    digits = lease_id.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 18 else 0
+    try:
+        row = int(lease_id[lease_id.rfind("-") + 1 :])
+    except ValueError:
+        return 0
+    return row if 0 < row < 2**62 else 0
 
 
 def get(tx: Transaction, lease_id: str) -> Lease:
@@ -92,30 +83,47 @@ def write(tx: Transaction, move: Move, *, actor: str) -> Lease:
     before, after = move.before, move.after
     assert before is not None
     seq = tx.seq + 1
-    state = after.state
-    if before.state in LIVE:
-        if state in LIVE:
-            change = (state, after.deadline_ms, seq, after.worker, after.anchor, before.repo, before.receipt)
-            done = tx.change_held(change)
-        else:
-            version = tx.version_on_disk(before.repo, before.receipt)
-            done = tx.execute(_FREE[state], (before.repo, version)).rowcount == 1
+    was, state = before.state, after.state
+    if was in LIVE and state in LIVE:
+        done = tx.slots.change(
+            before.repo,
+            before.receipt,
+            state=state,
+            deadline_ms=after.deadline_ms,
+            receipt=seq,
+            worker=after.worker,
+            anchor=after.anchor,
+        )
+    elif was in LIVE:
+        done = tx.slots.free(before.repo, before.receipt, generation=after.generation, state=state)
+        tx.at_last(_END, _ended(after, seq))
+        if state == "retry_wait":
+            tx.retrying.add(after.repo)
     elif state in LIVE:
-        slot = (after.row, state, after.generation, after.attempt, after.deadline_ms, seq, after.worker, after.anchor)
-        done = tx.execute(_HOLD, (*slot, after.repo)).rowcount == 1
+        done = tx.slots.hold(
+            after.repo,
+            after.row,
+            state=state,
+            generation=after.generation,
+            attempt=after.attempt,
+            deadline_ms=after.deadline_ms,
+            receipt=seq,
+            worker=after.worker,
+            anchor=after.anchor,
+        )
+        if was == "pending":
+            tx.later(tx.pending.discard, before.repo, before.priority, before.row)
     else:
         done = tx.execute(_MOVE, (*_ended(after, seq), before.receipt)).rowcount == 1
-    if not done:
-        raise WriteConflict(f"lease {before.lease_id} changed meanwhile; ask again", lease_id=before.lease_id)
-    if state not in LIVE:
-        if before.state in LIVE:
-            tx.execute(_END, _ended(after, seq))
+        if state == "pending":
+            tx.later(tx.pending.add, after.repo, after.priority, after.row)
         elif state in TERMINAL:
             tx.execute(_COUNT[state], (after.repo,))
+    if not done:
+        raise WriteConflict(f"lease {before.lease_id} changed meanwhile; ask again", lease_id=before.lease_id)
     after = replace(after, receipt=seq)
-    _receipt(tx, after, move.event, before.state, actor, before.receipt)
+    _receipt(tx, after, move.event, was, actor, before.receipt)
     tx.remember(after)
-    _mirror(tx, before, after)
     return after
 
 
@@ -142,23 +150,6 @@ _STILL_WANTED: Final = (
     "select 1 from items where source_name = ? and item_id = ? and revision = ? and outcome = 'eligible'"
 )
 _SELECT_WAITING: Final = f"select {COLUMNS} from leases where row = ?"  # of a repository that nobody holds
-_SLOT: Final = "select lease, generation from repositories where name = ?"
-
-
-class Slot(msgspec.Struct, frozen=True, gc=False):
-    """A repository's room for one holder."""
-
-    holder: int | None  # row of the lease that holds it
-    generation: int  # the latest, as long as nobody holds it
-
-
-def slot(tx: Transaction, repo: str) -> Slot | None:
-    """None for a repository that has never had work."""
-    generation = tx.free.get(repo)
-    if generation is not None:
-        return Slot(None, generation)
-    row = tx.execute(_SLOT, (repo,)).fetchone()
-    return None if row is None else Slot(*row)
 
 
 def offerable(tx: Transaction, repo: str, now_ms: int) -> Iterator[tuple[Lease, bool]]:
@@ -197,12 +188,13 @@ def _still_pending(tx: Transaction, repo: str, priority: int, row: int) -> Lease
 
 def holder(tx: Transaction, repo: str) -> Lease | None:
     """The live lease of a repository, expired or not."""
-    found = tx.execute("select lease from repositories where name = ?", (repo,)).fetchone()
-    return None if found is None or found[0] is None else at_row(tx, found[0])
+    slot = tx.slots.read(repo)
+    return None if slot is None or slot.holder is None else at_row(tx, slot.holder)
 
 
 def live(tx: Transaction, *, anchored: bool = False) -> list[Lease]:
     """Every live lease, or those that are tied to something."""
+    tx.slots.flush()
     anchored_too = " and anchor != ''" if anchored else ""
     rows = tx.execute(f"select lease from repositories where lease is not null{anchored_too}").fetchall()
     return [lease for (row,) in rows if (lease := at_row(tx, row)) is not None]
@@ -236,8 +228,14 @@ def note(tx: Transaction, lease: Lease, *, reason: str = "", priority: int | Non
 def tie(tx: Transaction, lease: Lease, anchor: str) -> Lease:
     """Note what a live lease is anchored to, when that is known only after the offer. No transition."""
     after = replace(lease, anchor=anchor)
-    tx.change_held(
-        (lease.state, lease.deadline_ms, lease.receipt, lease.worker, anchor, lease.repo, lease.receipt)
+    tx.slots.change(
+        lease.repo,
+        lease.receipt,
+        state=lease.state,
+        deadline_ms=lease.deadline_ms,
+        receipt=lease.receipt,
+        worker=lease.worker,
+        anchor=anchor,
     )
     tx.remember(after)
     return after
@@ -252,23 +250,6 @@ def clamp_retries(tx: Transaction, latest_ms: int) -> None:
     """No retry waits beyond an instant: after a restart of the machine, for whose clock nobody vouches."""
     tx.execute("update leases set deadline_ms = min(deadline_ms, ?) where phase = 3", (latest_ms,))
     tx.leases.clear()
-
-
-def _mirror(tx: Transaction, before: Lease, after: Lease) -> None:
-    """Keep what stands in memory about repositories and their queues true."""
-    state = after.state
-    if state in LIVE:
-        if before.state not in LIVE:
-            tx.free.pop(after.repo, None)
-            if before.state == "pending":
-                tx.later(tx.pending.discard, before.repo, before.priority, before.row)
-        return
-    if before.state in LIVE:
-        tx.free[after.repo] = after.generation
-    if state == "pending":
-        tx.later(tx.pending.add, after.repo, after.priority, after.row)
-    elif state == "retry_wait":
-        tx.retrying.add(after.repo)
 
 
 def load_mirrors(tx: Transaction) -> None:

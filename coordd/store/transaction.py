@@ -5,21 +5,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from coordd.domain.clock import Clock
-from coordd.domain.errors import WriteConflict
 from coordd.domain.lease import Lease
 from coordd.domain.receipt import Values, chain
 from coordd.store.queue import PendingQueue
+from coordd.store.slots import Slots
 
 CACHED_LEASES: Final = 2048
 
-_INSERT_RECEIPT: Final = f"insert into receipts values ({', '.join('?' * 14)})"
 COLUMNS: Final = 13  # of a receipt's values; the rest stands in the lease's row
-
-HeldChange = tuple[str, int, int, str, str, str, int]  # the values of _CHANGE_HELD, whose last is the version expected
-_CHANGE_HELD: Final = (
-    "update repositories set state = ?, deadline_ms = ?, receipt = ?, worker = ?, anchor = ?"
-    " where name = ? and receipt = ?"
-)
+CHUNKS: Final = (32, 8, 1)
+_INSERT_RECEIPTS: Final = {
+    rows: "insert into receipts values " + ", ".join([f"({', '.join('?' * (COLUMNS + 1))})"] * rows) for rows in CHUNKS
+}
 
 Mark = tuple[int, int, int, int]
 Effect = tuple[Callable[..., object], tuple[Any, ...]]
@@ -35,19 +32,19 @@ class Transaction:
 
     __slots__ = (
         "_changed",
+        "_last",
         "_receipts",
         "clock",
         "connection",
         "effects",
         "execute",
-        "free",
         "hash",
-        "held",
         "lease_ms",
         "leases",
         "pending",
         "retrying",
         "seq",
+        "slots",
         "wall_ms",
     )
 
@@ -61,9 +58,8 @@ class Transaction:
         self.seq = seq  # of the last receipt
         self.hash = hash  # of the last receipt on disk
         self.leases: dict[int, Lease] = {}
-        # Changes of held leases, by repository, to be written together before the commit; None: write each at once.
-        self.held: dict[str, HeldChange] | None = {}
-        self.free: dict[str, int] = {}  # repositories that nobody holds, as far as known here: their generation
+        self.slots = Slots(connection, self.execute)
+        self._last: dict[str, list[tuple[Any, ...]]] = {}  # statements whose outcome nothing in the group depends on
         self.pending = PendingQueue()
         self.retrying: set[str] = set()  # repositories where a lease may wait for a retry
         self.effects: list[Effect] = []
@@ -90,42 +86,37 @@ class Transaction:
         self.seq = receipt[0]
         self._receipts.append(receipt)
 
-    def change_held(self, change: HeldChange) -> bool:
-        """Change the row of a repository that is held. False when its version is not the expected one.
-
-        Within a group the last change of a repository stands for those before it. Whether the row read as expected
-        is then found at the end of the group, which is undone and run again one by one if it did not.
-        """
-        held = self.held
-        if held is None:
-            return self.execute(_CHANGE_HELD, change).rowcount == 1
-        earlier = held.get(change[5])
-        held[change[5]] = change if earlier is None else (*change[:6], earlier[6])
-        return True
-
-    def version_on_disk(self, repo: str, version: int) -> int:
-        """The holder's last receipt as the repository's row has it, when it is `version` by now; and forget the change
-        that was still to be written, because the row is about to be written anew.
-        """
-        earlier = self.held.pop(repo, None) if self.held else None
-        return version if earlier is None else earlier[6]
+    def at_last(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Execute a statement before the commit, together with others like it. Nothing in the group may depend on it."""
+        if self.slots.at_once:
+            self.execute(statement, values)
+        else:
+            self._last.setdefault(statement, []).append(values)
 
     def flush(self) -> None:
         """Write what was put off, and chain the receipts: the last thing before the commit.
 
         Raises: WriteConflict: a row did not read as a change assumed.
         """
-        if self.held:
-            if self.connection.executemany(_CHANGE_HELD, self.held.values()).rowcount != len(self.held):
-                raise WriteConflict("a lease changed meanwhile; ask again")
-            self.held.clear()
+        self.slots.flush()
+        for statement, gathered in self._last.items():
+            if gathered:
+                self.connection.executemany(statement, gathered)
+                gathered.clear()
         if not self._receipts:
             return
-        hash, rows = self.hash, []
+        hash = self.hash
+        values: list[object] = []
         for receipt in self._receipts:
             hash = chain(hash, receipt)
-            rows.append((*receipt[:COLUMNS], bytearray(hash)))  # sqlite3 looks for an adapter for every `bytes`
-        self.connection.executemany(_INSERT_RECEIPT, rows)
+            values += receipt[:COLUMNS]
+            values.append(bytearray(hash))  # sqlite3 looks for an adapter for every `bytes`
+        width = COLUMNS + 1
+        start = 0
+        for rows in CHUNKS:  # many rows in one statement: a fifth less than one by one
+            while len(values) - start >= rows * width:
+                self.execute(_INSERT_RECEIPTS[rows], values[start : start + rows * width])
+                start += rows * width
         self.hash = hash
 
     def mark(self) -> Mark:
@@ -140,9 +131,9 @@ class Transaction:
         for row in self._changed[changed:]:
             self.leases.pop(row, None)
         del self._changed[changed:]
-        self.free.clear()
-        if self.held:
-            self.held.clear()
+        self.slots.forget()
+        for gathered in self._last.values():
+            gathered.clear()
 
     def undo_all(self, seq: int, hash: bytes) -> None:
         """Forget the whole transaction: the chain ends with receipt `seq`, as it does on disk."""
@@ -157,6 +148,5 @@ class Transaction:
         if len(self.leases) > CACHED_LEASES:
             for row in list(self.leases)[: CACHED_LEASES // 2]:  # the oldest; a miss costs one read
                 del self.leases[row]
-        if len(self.free) > CACHED_LEASES:
-            self.free.clear()
+        self.slots.trim()
         return receipts, effects

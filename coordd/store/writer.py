@@ -260,7 +260,7 @@ class Writer:
         tx, results = self._tx, []
         self._undo_all()
         tx.begin()
-        tx.held = None
+        tx.slots.at_once = True
         try:
             for unit in units:
                 mark = tx.mark()
@@ -276,7 +276,7 @@ class Writer:
                 tx.execute("release unit")
             tx.flush()
         finally:
-            tx.held = {}
+            tx.slots.at_once = False
         return results
 
     def _commit_in_thread(self) -> None:
