@@ -13,7 +13,7 @@ WRITE = 2
 if sys.platform == "linux":
 
     class Readiness:
-        """Level-triggered. `poll` never blocks; `fileno` is what the task waits for."""
+        """Level-triggered. `poll` blocks for as long as it is told; `fileno` is what the task waits for."""
 
         def __init__(self) -> None:
             self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
@@ -29,9 +29,9 @@ if sys.platform == "linux":
         def remove(self, fd: int) -> None:
             self._epoll.unregister(fd)
 
-        def poll(self) -> list[tuple[int, int]]:
+        def poll(self, timeout_s: float = 0) -> list[tuple[int, int]]:
             """(descriptor, event mask) pairs; a mask without EPOLLOUT means: read, or learn that it is closed."""
-            return self._epoll.poll(0)
+            return self._epoll.poll(timeout_s)
 
         writable = staticmethod(lambda mask: bool(mask & select.EPOLLOUT))
         readable = staticmethod(lambda mask: bool(mask & ~select.EPOLLOUT))
@@ -61,8 +61,8 @@ else:
         def remove(self, fd: int) -> None:
             self.want(fd, read=False, write=False)
 
-        def poll(self) -> list[tuple[int, int]]:
-            events = self._kqueue.control(None, 256, 0)
+        def poll(self, timeout_s: float = 0) -> list[tuple[int, int]]:
+            events = self._kqueue.control(None, 256, timeout_s)
             return [(event.ident, WRITE if event.filter == select.KQ_FILTER_WRITE else READ) for event in events]
 
         writable = staticmethod(lambda mask: mask == WRITE)

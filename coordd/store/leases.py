@@ -149,7 +149,8 @@ _DUE: Final = (
 _STILL_WANTED: Final = (
     "select 1 from items where source_name = ? and item_id = ? and revision = ? and outcome = 'eligible'"
 )
-_SELECT_WAITING: Final = f"select {COLUMNS} from leases where row = ?"  # of a repository that nobody holds
+_SELECT_WAITING: Final = f"select {COLUMNS} from leases"  # of a repository that nobody holds
+AHEAD: Final = 8
 
 
 def offerable(tx: Transaction, repo: str, now_ms: int) -> Iterator[tuple[Lease, bool]]:
@@ -162,28 +163,26 @@ def offerable(tx: Transaction, repo: str, now_ms: int) -> Iterator[tuple[Lease, 
             lease = from_row(row)
             wanted = tx.execute(_STILL_WANTED, (lease.source_name, lease.item_id, lease.item_revision)).fetchone()
             yield lease, wanted is not None
-    first = tx.pending.first(repo)
-    if first is None:
-        return
-    lease = _still_pending(tx, repo, *first)
-    if lease is not None:
-        yield lease, True
-    for priority, row in tx.pending.all(repo):
-        if (priority, row) != first:
-            lease = _still_pending(tx, repo, priority, row)
-            if lease is not None:
+    seen = 0
+    while entries := tx.pending.page(repo, seen, AHEAD):  # the first is the one as a rule; the next are wanted soon
+        seen += len(entries)
+        _read_ahead(tx, entries)
+        for priority, row in entries:
+            lease = tx.leases.get(row)
+            if lease is None or lease.state != "pending" or lease.priority != priority:
+                tx.later(tx.pending.discard, repo, priority, row)
+            else:
                 yield lease, True
 
 
-def _still_pending(tx: Transaction, repo: str, priority: int, row: int) -> Lease | None:
-    lease = tx.leases.get(row)
-    if lease is None:
-        values = tx.execute(_SELECT_WAITING, (row,)).fetchone()
-        lease = None if values is None else from_row(values)
-    if lease is not None and lease.state == "pending" and lease.priority == priority:
-        return lease
-    tx.later(tx.pending.discard, repo, priority, row)
-    return None
+def _read_ahead(tx: Transaction, entries: list[tuple[int, int]]) -> None:
+    """Have the leases of the first entries in memory, unless the very first is: many in one statement are cheaper."""
+    if not entries or entries[0][1] in tx.leases:
+        return
+    rows = [row for _, row in entries if row not in tx.leases]
+    found = tx.execute(f"{_SELECT_WAITING} where row in ({', '.join('?' * len(rows))})", rows).fetchall()
+    for values in found:
+        tx.leases[values[0]] = from_row(values)
 
 
 def holder(tx: Transaction, repo: str) -> Lease | None:

@@ -5,8 +5,8 @@ may be stale, and are looked at when they come up; none is ever missing, because
 one once it is committed.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 _ROWS: Final = 2**40  # one integer per entry: a third of the memory of a tuple
@@ -17,51 +17,49 @@ class PendingQueue:
     """Entries are (priority, row of the lease)."""
 
     def __init__(self) -> None:
-        self._heaps: dict[str, list[int]] = {}
+        # Per repository in order, each entry negated, so that the first stands at the end, where taking it is cheap.
+        self._queues: dict[str, list[int]] = {}
 
     def load(self, entries: Iterable[tuple[str, int, int]]) -> None:
         """(repository, priority, row) of every pending lease, after a start."""
-        heaps: dict[str, list[int]] = {}
+        queues: dict[str, list[int]] = {}
         for repo, priority, row in entries:
-            heaps.setdefault(repo, []).append(_entry(priority, row))
-        for heap in heaps.values():
-            heapify(heap)
-        self._heaps = heaps
+            queues.setdefault(repo, []).append(_entry(priority, row))
+        for queue in queues.values():
+            queue.sort()
+        self._queues = queues
 
     def add(self, repo: str, priority: int, row: int) -> None:
-        heappush(self._heaps.setdefault(repo, []), _entry(priority, row))
+        insort(self._queues.setdefault(repo, []), _entry(priority, row))
 
-    def first(self, repo: str) -> tuple[int, int] | None:
-        """(priority, row) of the entry that comes first; it stays."""
-        heap = self._heaps.get(repo)
-        return _parts(heap[0]) if heap else None
-
-    def all(self, repo: str) -> list[tuple[int, int]]:
-        """Every entry of a repository, in order."""
-        return [_parts(entry) for entry in sorted(self._heaps.get(repo, ()))]
+    def page(self, repo: str, skip: int, most: int) -> list[tuple[int, int]]:
+        """(priority, row) of some entries, in order, after the first `skip`; they stay."""
+        queue = self._queues.get(repo)
+        if not queue:
+            return []
+        end = len(queue) - skip
+        return [_parts(entry) for entry in reversed(queue[max(0, end - most) : max(0, end)])]
 
     def discard(self, repo: str, priority: int, row: int) -> None:
-        """Take out an entry; cheap for the first."""
-        heap = self._heaps.get(repo)
-        if not heap:
+        """Take out an entry, if it is there; cheapest for the first."""
+        queue = self._queues.get(repo)
+        if not queue:
             return
         entry = _entry(priority, row)
-        if heap[0] == entry:
-            heappop(heap)
-        elif entry in heap:
-            heap.remove(entry)
-            heapify(heap)
-        if not heap:
-            del self._heaps[repo]
-
-    def repos(self) -> list[str]:
-        return list(self._heaps)
+        if queue[-1] == entry:
+            queue.pop()
+        else:
+            at = bisect_left(queue, entry)
+            if at < len(queue) and queue[at] == entry:
+                del queue[at]
+        if not queue:
+            del self._queues[repo]
 
 
 def _entry(priority: int, row: int) -> int:
-    return (priority - _FIRST_PRIORITY) * _ROWS + row
+    return -((priority - _FIRST_PRIORITY) * _ROWS + row)
 
 
 def _parts(entry: int) -> tuple[int, int]:
-    priority, row = divmod(entry, _ROWS)
+    priority, row = divmod(-entry, _ROWS)
     return priority + _FIRST_PRIORITY, row

@@ -108,11 +108,21 @@ class Slots:
 
     def flush(self) -> None:
         """Write what was gathered. Raises WriteConflict: a row did not read as a change expected."""
-        for statement, gathered in ((_FREE, self._frees), (_HOLD, self._holds), (_CHANGE, self._changes)):
-            if gathered:
-                if self._connection.executemany(statement, gathered.values()).rowcount != len(gathered):
-                    raise WriteConflict("a lease changed meanwhile; ask again")
-                gathered.clear()
+        if self._frees:
+            self._write(_FREE, self._frees)
+        if self._holds:
+            self._write(_HOLD, self._holds)
+        if self._changes:
+            self._write(_CHANGE, self._changes)
+
+    def _write(self, statement: str, gathered: dict[str, tuple[Any, ...]]) -> None:
+        if len(gathered) == 1:
+            written = self._execute(statement, *gathered.values()).rowcount
+        else:
+            written = self._connection.executemany(statement, gathered.values()).rowcount
+        if written != len(gathered):
+            raise WriteConflict("a lease changed meanwhile; ask again")
+        gathered.clear()
 
     def forget(self) -> None:
         """The transaction was undone."""

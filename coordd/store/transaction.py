@@ -99,10 +99,10 @@ class Transaction:
         Raises: WriteConflict: a row did not read as a change assumed.
         """
         self.slots.flush()
-        for statement, gathered in self._last.items():
-            if gathered:
+        if self._last:
+            for statement, gathered in self._last.items():
                 self.connection.executemany(statement, gathered)
-                gathered.clear()
+            self._last.clear()
         if not self._receipts:
             return
         hash = self.hash
@@ -111,13 +111,16 @@ class Transaction:
             hash = chain(hash, receipt)
             values += receipt[:COLUMNS]
             values.append(bytearray(hash))  # sqlite3 looks for an adapter for every `bytes`
+        self.hash = hash
+        if len(self._receipts) == 1:
+            self.execute(_INSERT_RECEIPTS[1], values)
+            return
         width = COLUMNS + 1
         start = 0
         for rows in CHUNKS:  # many rows in one statement: a fifth less than one by one
             while len(values) - start >= rows * width:
                 self.execute(_INSERT_RECEIPTS[rows], values[start : start + rows * width])
                 start += rows * width
-        self.hash = hash
 
     def mark(self) -> Mark:
         """Where a unit begins, for `undo`."""
@@ -132,8 +135,7 @@ class Transaction:
             self.leases.pop(row, None)
         del self._changed[changed:]
         self.slots.forget()
-        for gathered in self._last.values():
-            gathered.clear()
+        self._last.clear()
 
     def undo_all(self, seq: int, hash: bytes) -> None:
         """Forget the whole transaction: the chain ends with receipt `seq`, as it does on disk."""

@@ -1,8 +1,8 @@
 """Group commit: every unit of work that waits is committed together, and only then answered.
 
-A small group is committed on the event loop itself, because a thread costs more than the disk; a large one runs its
-statements there and leaves only the commit to a thread, which rings a bell that the loop listens to. Measured in
-docs/architecture.md#group-commit.
+The statements of a group run on the event loop, and so does its commit while the disk is fast: a thread costs more
+than the disk then. Where commits take longer, a thread makes those of larger groups and rings a bell that the loop
+listens to. Measured in docs/architecture.md#group-commit.
 """
 
 import logging
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-INLINE_UNITS: Final = 512
+INLINE_UNITS: Final = 8  # a group of so few is committed on the loop in any case
+FAST_COMMIT_S: Final = 0.001  # and one of any size while commits take less than this
 GROUP_UNITS: Final = 512
 RETRY_S: Final = 0.02
 
@@ -63,15 +65,14 @@ class Writer:
         self._bell_back = trio.Event()
         self._listening = trio.CancelScope()
         self._locked_since: float | None = None
-        self._outcome: Outcome[None] | None = None
+        self._outcome: Outcome[float] | None = None
         self._jobs: SimpleQueue[bool] = SimpleQueue()
         self._thread: Thread | None = None
         self.commits = 0
         self.publish: Callable[[list[Values]], None] = _nobody
         self.settled: Callable[[], None] = _nothing  # a group has been answered
-        self._inline_units = GROUP_UNITS
+        self._commit_s = 0.0  # how long a commit on the loop takes, smoothed
         if threaded:
-            self._inline_units = INLINE_UNITS
             self._done_r, self._done_w = _bell_pair()
             self._thread = Thread(target=self._commit_in_thread, name="commit", daemon=True)
             self._thread.start()
@@ -98,7 +99,7 @@ class Writer:
             done = self._collect()
             if done is not None:
                 # A large group goes to the disk before the last one is answered: the two then overlap.
-                if len(self._waiting) > self._inline_units:
+                if len(self._waiting) > INLINE_UNITS:
                     self._start_group()
                 self._answer(*done)
         while self._waiting and self._flight is None and self._start_group():
@@ -221,12 +222,14 @@ class Writer:
         except sqlite3.Error as error:
             self._fail_group(units, error)
             return True
-        if size <= self._inline_units:
+        if self._thread is None or size <= INLINE_UNITS or self._commit_s < FAST_COMMIT_S:
+            began = perf_counter()
             try:
                 tx.execute("commit")
             except sqlite3.Error as error:
                 self._fail_group(units, error)
                 return True
+            self._note_commit(perf_counter() - began)
             self._answer(*self._settle(results))
             return True
         self._flight = results
@@ -283,8 +286,9 @@ class Writer:
         commit = self._connection.execute
         while self._jobs.get():
             try:
+                began = perf_counter()
                 commit("commit")
-                self._outcome = Value(None)
+                self._outcome = Value(perf_counter() - began)
             except sqlite3.Error as error:
                 self._outcome = Error(error)
             os.write(self._done_w, _RING)
@@ -298,7 +302,12 @@ class Writer:
             assert isinstance(outcome.error, sqlite3.Error)
             self._fail_group([unit for unit, _ in results], outcome.error)
             return None
+        assert isinstance(outcome, Value)
+        self._note_commit(outcome.value)
         return self._settle(results)
+
+    def _note_commit(self, seconds: float) -> None:
+        self._commit_s += (seconds - self._commit_s) / 16
 
     def _settle(self, results: list[tuple[Unit, Any]]) -> "Settled":
         """The group is on disk."""
@@ -315,6 +324,7 @@ class Writer:
                 unit.fail(result.error)
             else:
                 unit.succeed(result)
+        self.settled()
         if receipts:
             self.publish(receipts)
         for effect, arguments in effects:
@@ -322,7 +332,6 @@ class Writer:
                 effect(*arguments)
             except Exception:  # what is on disk stays answered; a bug in one effect must not stop the others
                 log.exception("an effect of a committed transaction failed")
-        self.settled()
 
     def _fail_group(self, units: list[Unit], error: sqlite3.Error) -> None:
         self._undo_all()
