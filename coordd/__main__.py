@@ -75,12 +75,12 @@ def main(argv: list[str] | None = None) -> int:
         if options.version:
             sys.stdout.write(f"coordd {version()}\n")
             return 0
-        commands: dict[str, Callable[[Options], int]] = {
-            "serve": serve, "backup": backup, "restore": restore, "verify": verify
-        }  # fmt: skip
-        if command not in commands:
-            raise Usage(f"there is no command {command}")
-        return commands[command](options)
+        commands: dict[str, Callable[[Options], int]]
+        commands = {"serve": serve, "backup": backup, "restore": restore, "verify": verify}
+        if command in commands:
+            return commands[command](options)
+        sys.stderr.write(f"coordd: usage: there is no command {command}; see `coordd --help`\n")
+        return 1
     except Usage as error:
         sys.stderr.write(f"coordd: usage: {error}; see `coordd --help`\n")
         return 1
@@ -244,7 +244,9 @@ def verify(options: Options) -> int:
     for problem in report.problems:
         where = f"receipt {problem.seq}" if problem.seq is not None else "the file"
         sys.stdout.write(f"{problem.check}: {where} {problem.lease_id or ''}: {problem.message}\n")
-    sys.stdout.write(f"{report.receipts} receipts, {report.leases} leases: {'valid' if report.valid else 'NOT VALID'}\n")
+    sys.stdout.write(
+        f"{report.receipts} receipts, {report.leases} leases: {'valid' if report.valid else 'NOT VALID'}\n"
+    )
     return 0 if report.valid else 2
 
 

@@ -194,7 +194,7 @@ class App:
             if not self.reload():
                 log.info("configuration reloaded: nothing changed")
         except CoordError as error:
-            log.error("the configuration stays as it was: %s", error)
+            log.warning("the configuration stays as it was: %s", error)
 
     async def is_healthy(self) -> bool:
         """Whether the store still takes writes; the loop that asks is the loop that serves."""

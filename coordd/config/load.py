@@ -58,12 +58,10 @@ def parse(text: str, path: str) -> Settings:
 
 def differences(before: Settings, after: Settings) -> list[str]:
     """The keys whose values differ, for people: `leases.ttl_s`, `repo.org/app`, …"""
-    changed = []
+    changed: list[str] = []
     for room in ("daemon", "control", "leases", "policy"):
         old, new = getattr(before, room), getattr(after, room)
-        changed.extend(
-            f"{room}.{name}" for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)
-        )
+        changed.extend(f"{room}.{name}" for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name))
     for kind in ("repo", "source"):
         olds = {entry.name: entry for entry in getattr(before, kind)}
         news = {entry.name: entry for entry in getattr(after, kind)}

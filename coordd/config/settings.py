@@ -5,7 +5,7 @@ Names that end in `_s` are seconds, in `_bytes` bytes. What is not here is refus
 
 import hashlib
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -14,8 +14,8 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 # A name that is shown, logged and put into a worker's environment: no blanks, no control characters.
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:/+#-]{0,127}\Z")]
 
-ACTION_CLASSES = ("inspect", "edit", "check", "update_state", "wake")
 ActionClass = Literal["inspect", "edit", "check", "update_state", "wake"]
+ACTION_CLASSES: tuple[ActionClass, ...] = get_args(ActionClass)
 
 
 class Daemon(Struct, frozen=True, forbid_unknown_fields=True):

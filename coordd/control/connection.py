@@ -146,7 +146,7 @@ class Connection:
                 return
             output.clear()
             if sent == len(data):
-                        self.offers.clear()
+                self.offers.clear()
             else:
                 output.append(data[sent:])
                 if len(data) - sent > self.server.limits.output_bytes:
@@ -222,7 +222,7 @@ class Answered:
     __slots__ = ("reply",)
 
     def __init__(self, reply: bytes) -> None:
-        self.reply = reply
+        self.reply: bytes | None = reply
 
     def start(self) -> None: ...
 

@@ -45,6 +45,11 @@ class Committer(Protocol):
 
     def give_bell_back(self) -> None: ...
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a group is being committed aside."""
+        ...
+
     def answered(self) -> None: ...
 
 

@@ -26,7 +26,7 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         text = msgspec.json.encode(self)
         if len(text) > LIMIT_BYTES:
             raise CheckpointTooLarge(
-                f"the checkpoint has {len(text)} bytes and {LIMIT_BYTES} are allowed; shorten it and name files instead",
+                f"the checkpoint has {len(text)} bytes, {LIMIT_BYTES} are allowed; shorten it and name files instead",
                 size=len(text),
                 limit=LIMIT_BYTES,
             )

@@ -48,9 +48,7 @@ def offer(lease: Lease, *, generation: int, worker: str, now_ms: int) -> Move:
     )
 
 
-def ack(
-    lease: Lease, *, repo: str, generation: int | None, worker: str, anchor: str, now_ms: int
-) -> Move | Repeat:
+def ack(lease: Lease, *, repo: str, generation: int | None, worker: str, anchor: str, now_ms: int) -> Move | Repeat:
     """The worker has the work and starts; the first ack of an offer wins.
 
     A wake prompt is the same for every send of a lease and so carries no generation: an ack may omit it. The same
@@ -78,7 +76,7 @@ def ack(
             lease_id=lease.lease_id,
             generation=lease.generation,
         )
-    _refuse(lease, "ack")
+    return _refuse(lease, "ack")
 
 
 def renew(lease: Lease, *, repo: str, generation: int, now_ms: int) -> Move:

@@ -13,7 +13,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 def prompt(lease: Lease) -> str:
     """The text that wakes a worker: identical for every send of a lease, and without a word from the source."""
-    after = f" It continues lease row {lease.parent}; read that checkpoint first." if lease.parent is not None else ""
+    after = " It continues another: read its checkpoint first." if lease.parent is not None else ""
     return (
         f"coordd offers lease {lease.lease_id} in repository {lease.repo}: {lease.source} {lease.item_id} of source "
         f"{lease.source_name}.{after} Acknowledge before you begin (coordctl ack {lease.lease_id} --repo {lease.repo}), "

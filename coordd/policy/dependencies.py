@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from coordd.domain.work import Edge, Plan, Snapshot, Task
+from coordd.policy.circles import circles
 
 State = Literal["satisfied", "open", "missing", "unknown", "held"]
 OVER = ("done", "cancelled")
@@ -31,7 +32,7 @@ class Dependencies:
             if edge.kind == "parent" and not edge.from_plan:
                 self._children.setdefault(edge.to_id, []).append(edge.from_id)
         self._held: dict[str, bool] = {}
-        self._cycles = {name: part for part in self._circles() for name in part}
+        self._cycles = {name: part for part in circles(self._open_edges()) for name in part}
 
     def of(self, task: Task) -> list[Dependency]:
         """Every dependency of a task and of its plan, in the order of the source."""
@@ -60,8 +61,9 @@ class Dependencies:
             return "satisfied" if target.status == "done" and target.failed else "open"
         if edge.kind == "parent":
             return "held" if self._is_held(edge.to_id) else "satisfied"
-        children = [self.tasks[child] for child in self._children.get(edge.to_id, ()) if child in self.tasks]
-        finished = [child.status in OVER for child in children]
+        # A child that the source could not show is not finished as far as anyone knows.
+        children = [self.tasks.get(child) for child in self._children.get(edge.to_id, ())]
+        finished = [child is not None and child.status in OVER for child in children]
         if edge.kind == "any_child":
             return "satisfied" if any(finished) else "open"
         # Children may still be made while their parent is open: without any, its own end is waited for.
@@ -103,53 +105,14 @@ class Dependencies:
             return True
         return any(self._state(edge) != "satisfied" for edge in self._edges(task) if edge.kind != "parent")
 
-    def _circles(self) -> list[tuple[str, ...]]:
-        """Strongly connected parts of the graph of open dependencies, by Tarjan's algorithm."""
-        following = {
+    def _open_edges(self) -> dict[str, list[str]]:
+        """What each open task waits for among the other open tasks."""
+        open_tasks = {task.id: task for task in self.tasks.values() if task.status not in OVER}
+        return {
             task.id: [
                 edge.to_id
                 for edge in self._edges(task)
-                if edge.kind != "unknown"
-                and not edge.to_plan
-                and (target := self.tasks.get(edge.to_id)) is not None
-                and target.status not in OVER
+                if edge.kind != "unknown" and not edge.to_plan and edge.to_id in open_tasks
             ]
-            for task in self.tasks.values()
-            if task.status not in OVER
+            for task in open_tasks.values()
         }
-        order: dict[str, int] = {}
-        low: dict[str, int] = {}
-        stack: list[str] = []
-        on_stack: set[str] = set()
-        circles = []
-        for root in following:
-            if root in order:
-                continue
-            path: list[tuple[str, Iterator[str]]] = []
-
-            def enter(name: str, path: list[tuple[str, Iterator[str]]] = path) -> None:
-                order[name] = low[name] = len(order)
-                stack.append(name)
-                on_stack.add(name)
-                path.append((name, iter(following[name])))
-
-            enter(root)
-            while path:
-                name, targets = path[-1]
-                target = next(targets, None)
-                if target is None:
-                    path.pop()
-                    if path:
-                        low[path[-1][0]] = min(low[path[-1][0]], low[name])
-                    if low[name] == order[name]:
-                        at = stack.index(name)
-                        part = stack[at:]
-                        del stack[at:]
-                        on_stack.difference_update(part)
-                        if len(part) > 1 or name in following[name]:
-                            circles.append(tuple(sorted(part)))
-                elif target not in order:
-                    enter(target)
-                elif target in on_stack:
-                    low[name] = min(low[name], order[target])
-        return circles

@@ -4,7 +4,7 @@ It applies every rule to every item and keeps each outcome, so that `coordctl ex
 what somebody thinks would be. Source: docs/states.md#reasons
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal
 
 import msgspec

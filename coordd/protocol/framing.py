@@ -14,7 +14,7 @@ _decode: Final = msgspec.json.Decoder(AnyRequest).decode
 _decode_document: Final = msgspec.json.Decoder(CheckpointDocument).decode
 _decode_any: Final = msgspec.json.Decoder().decode
 
-_MAY_NAME_BODY: Final = frozenset({Checkpoint, Ping, Status, Stop})
+_MAY_NAME_BODY: Final = (Checkpoint, Ping, Status, Stop)
 
 Parsed = Any  # one of AnyRequest, or Malformed; a union this wide costs the type checker more than it finds
 
@@ -83,9 +83,11 @@ class RequestParser:
                 return malformed
             self._request, self._body = malformed, body
             return None
-        if type(request) in _MAY_NAME_BODY and request.body is not None:
-            self._request, self._body = request, request.body
-            if type(request) is not Checkpoint:  # framing survives an op of another protocol version, too
+        if isinstance(request, _MAY_NAME_BODY) and request.body is not None:
+            self._body = request.body
+            if isinstance(request, Checkpoint):
+                self._request = request
+            else:  # framing survives an op of another protocol version, too
                 self._request = Malformed("unexpected_body", "this op takes no document", id=request.id)
             return None
         return request
@@ -137,8 +139,10 @@ def diagnose(line: bytes, error: Exception) -> tuple[Malformed, int]:
     if "body" in document and op != "checkpoint":
         return Malformed("unexpected_body", f"`{op}` takes no document", id=request_id), body
     text = str(error)
-    field = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
-    return Malformed("bad_request", f"`{op}`: {text}", id=request_id, **({"field": field} if field else {})), body
+    malformed = Malformed("bad_request", f"`{op}`: {text}", id=request_id)
+    if "`$." in text:
+        malformed.detail["field"] = text.rpartition("`$.")[2].rstrip("`")
+    return malformed, body
 
 
 def _unknown_op(op: str, request_id: int | str | None) -> Malformed:

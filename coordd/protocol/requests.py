@@ -29,30 +29,30 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", forbid_
 Body = Annotated[int, Meta(ge=0, le=2**20)] | None  # bytes of JSON that follow the line
 
 
-class Ping(Request, tag="ping", forbid_unknown_fields=False):
+class Ping(Request, frozen=True, tag="ping", forbid_unknown_fields=False):
     body: Body = None  # refused, but read: a document of another protocol version must not break the framing
 
 
-class Status(Request, tag="status", forbid_unknown_fields=False):
+class Status(Request, frozen=True, tag="status", forbid_unknown_fields=False):
     body: Body = None
 
 
-class Stop(Request, tag="stop", forbid_unknown_fields=False):
+class Stop(Request, frozen=True, tag="stop", forbid_unknown_fields=False):
     body: Body = None
 
 
-class Reload(Request, tag="reload"): ...
+class Reload(Request, frozen=True, tag="reload"): ...
 
 
-class Pause(Request, tag="pause"):
+class Pause(Request, frozen=True, tag="pause"):
     repo: Name | None = None  # one repository; all of them when absent
 
 
-class Resume(Request, tag="resume"):
+class Resume(Request, frozen=True, tag="resume"):
     repo: Name | None = None
 
 
-class Next(Request, tag="next"):
+class Next(Request, frozen=True, tag="next"):
     worker: Token
     repos: Annotated[list[Name], Meta(min_length=1, max_length=256)] | None = None  # any when absent
     wait: Annotated[float, Meta(ge=0, le=3600)] = 30.0  # seconds
@@ -62,7 +62,7 @@ class Pid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class Ack(Request, tag="ack"):
+class Ack(Request, frozen=True, tag="ack"):
     lease_id: LeaseId
     repo: Name
     generation: Generation | None = None
@@ -71,7 +71,7 @@ class Ack(Request, tag="ack"):
     anchor: Annotated[str, Meta(pattern=r"^(connection|peer)\Z")] | Pid | None = None
 
 
-class Holding(Request):
+class Holding(Request, frozen=True):
     """What every op on a held lease names: a mistake in one of them is refused, never guessed."""
 
     lease_id: LeaseId
@@ -79,13 +79,13 @@ class Holding(Request):
     generation: Generation
 
 
-class Renew(Holding, tag="renew"): ...
+class Renew(Holding, frozen=True, tag="renew"): ...
 
 
-class Complete(Holding, tag="complete"): ...
+class Complete(Holding, frozen=True, tag="complete"): ...
 
 
-class Fail(Holding, tag="fail"):
+class Fail(Holding, frozen=True, tag="fail"):
     reason: Code = "failed"
     retry: bool = True
 
@@ -97,23 +97,23 @@ class CheckpointDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     blocked_reason: str = ""
 
 
-class Checkpoint(Holding, tag="checkpoint"):
+class Checkpoint(Holding, frozen=True, tag="checkpoint"):
     """The document comes in the line, or as `body` bytes of JSON behind it."""
 
     checkpoint: CheckpointDocument | None = None
     body: Body = None
 
 
-class Cancel(Request, tag="cancel"):
+class Cancel(Request, frozen=True, tag="cancel"):
     lease_id: LeaseId
     reason: Code = "cancelled"
 
 
-class Retry(Request, tag="retry"):
+class Retry(Request, frozen=True, tag="retry"):
     lease_id: LeaseId
 
 
-class Leases(Request, tag="leases"):
+class Leases(Request, frozen=True, tag="leases"):
     states: Annotated[list[Code], Meta(max_length=9)] | None = None  # open ones, and stopped ones to look at
     repo: Name | None = None
     source: Name | None = None
@@ -121,30 +121,30 @@ class Leases(Request, tag="leases"):
     limit: Limit = 100
 
 
-class Show(Request, tag="show"):
+class Show(Request, frozen=True, tag="show"):
     lease_id: LeaseId
 
 
-class Explain(Request, tag="explain"):
+class Explain(Request, frozen=True, tag="explain"):
     task: Name  # a task id, a message id, or a lease id
     source: Name | None = None
 
 
-class History(Request, tag="history"):
+class History(Request, frozen=True, tag="history"):
     lease_id: LeaseId | None = None  # one lease's receipts; everyone's when absent
     repo: Name | None = None
     after: Row = 0  # receipts with a greater sequence number
     limit: Limit = 100
 
 
-class Verify(Request, tag="verify"): ...
+class Verify(Request, frozen=True, tag="verify"): ...
 
 
-class Backup(Request, tag="backup"):
+class Backup(Request, frozen=True, tag="backup"):
     path: Annotated[str, Meta(min_length=1, max_length=4096)]  # absolute; must not exist
 
 
-class Subscribe(Request, tag="subscribe"):
+class Subscribe(Request, frozen=True, tag="subscribe"):
     after: Row | None = None  # receipts with a greater sequence number; from now on when absent
 
 
@@ -172,7 +172,4 @@ AnyRequest = (
     | Subscribe
 )
 
-OPS: Final[dict[str, type[Request]]] = {
-    str(kind.__struct_config__.tag): kind
-    for kind in AnyRequest.__args__  # type: ignore[attr-defined]  # a union of structs
-}
+OPS: Final[dict[str, type[Request]]] = {str(kind.__struct_config__.tag): kind for kind in AnyRequest.__args__}

@@ -104,9 +104,7 @@ class Core:
         return observer
 
     def policy_for(self, observer: Observer) -> Policy:
-        return Policy(
-            repos=self.gates.selected, default_repo=observer.settings.repo, allow=self.settings.policy.allow
-        )
+        return Policy(repos=self.gates.selected, default_repo=observer.settings.repo, allow=self.settings.policy.allow)
 
     async def recover(self, boot: str, *, rebooted: bool) -> list[tuple[Lease, Anchor]]:
         """After a start, before anything is served or expires. Returns the leases that living processes keep."""

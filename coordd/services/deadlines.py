@@ -37,7 +37,7 @@ class Deadlines:
     def due(self, now_ms: int, most: int) -> list[int]:
         """Take out up to `most` rows whose instant has come."""
         limit = (now_ms + 1) * _ROWS
-        rows = []
+        rows: list[int] = []
         while self._heap and self._heap[0] < limit and len(rows) < most:
             rows.append(heappop(self._heap) % _ROWS)
         return rows

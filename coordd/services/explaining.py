@@ -1,4 +1,4 @@
-"""Why a task runs, or does not: what the source's last word says by every rule, what gates it, and where its lease is."""
+"""Why a task runs, or does not: by every rule what its source said last, what gates it, and where its lease stands."""
 
 import sqlite3
 from typing import Final
@@ -115,7 +115,12 @@ class Explaining:
                 None,
                 False,
             )
-        return "pending", f"lease {lease.lease_id} is next in line: a worker that asks for {item.repo} gets work", None, True
+        return (
+            "pending",
+            f"lease {lease.lease_id} is next in line: a worker that asks for {item.repo} gets work",
+            None,
+            True,
+        )
 
 
 SENTENCES: Final[dict[str, str]] = {
@@ -151,5 +156,7 @@ SENTENCES: Final[dict[str, str]] = {
 def sentence(code: str, about: tuple[str, ...]) -> str:
     """One sentence for a reason code; the code itself for one that a source or worker made up."""
     if code.startswith("sensitive_text"):
-        return f"its text asks for something sensitive ({code.partition(':')[2] or 'unspecified'}): a person has to look"
+        return (
+            f"its text asks for something sensitive ({code.partition(':')[2] or 'unspecified'}): a person has to look"
+        )
     return SENTENCES.get(code, code).format(about=", ".join(about) or "it")

@@ -1,4 +1,4 @@
-"""What holds back all offers of a repository or a source, whatever the lease: pauses, missing paths, failing sources."""
+"""What holds back every offer of a repository or a source: pauses, missing paths, failing sources."""
 
 import msgspec
 

@@ -52,15 +52,17 @@ class Intake:
             self._end(tx, lease, gone(lease), f"source:{source_name}")
             items.remove(tx, source_name, item_id)
 
-    def _reconcile(
-        self, tx: Transaction, source: Source, wanted: Assessment, before: Item | None, item: Item
-    ) -> None:
+    def _reconcile(self, tx: Transaction, source: Source, wanted: Assessment, before: Item | None, item: Item) -> None:
         actor = f"source:{source.name}"
         lease = None if item.lease is None else leases.at_row(tx, item.lease)
         repo = next((repo for repo in self._settings().repo if repo.name == wanted.repo), None)
         config = self._config(tx, repo, source) if repo is not None else 0
         verdict = decide(wanted, lease, config=config, reopened=item.reopened)
-        if lease is not None and lease.state in LIVE and (lease.item_revision, lease.config) != (wanted.revision, config):
+        if (
+            lease is not None
+            and lease.state in LIVE
+            and (lease.item_revision, lease.config) != (wanted.revision, config)
+        ):
             tx.later(self.put_off, wanted.item_id, source.name)
         if lease is not None:
             self._end(tx, lease, verdict, actor)
@@ -150,9 +152,7 @@ class Intake:
 
     def _config(self, tx: Transaction, repo: Repo, source: Source) -> int:
         settings = self._settings()
-        return triggers.configuration(
-            tx, settings.version_for(repo, source), settings.policy.profile, tx.wall_ms
-        )
+        return triggers.configuration(tx, settings.version_for(repo, source), settings.policy.profile, tx.wall_ms)
 
     def _lease_instant(self, tx: Transaction, wall_ms: int | None) -> int:
         """An instant of the wall clock on the lease clock, as the two stand to each other now; 0 for none."""

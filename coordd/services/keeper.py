@@ -11,7 +11,7 @@ from coordd.domain.clock import Clock
 from coordd.domain.errors import StoreUnavailable
 from coordd.domain.lease import HELD, LIVE, Lease
 from coordd.services.deadlines import Deadlines
-from coordd.services.leasing import Leasing
+from coordd.services.leasing import Leasing, Via
 from coordd.store import leases
 from coordd.store.store import Store
 from coordd.store.transaction import Transaction
@@ -32,13 +32,6 @@ class Watch(Protocol):
     def remove(self, key: Key) -> None: ...
 
     def alive(self, anchor: Anchor) -> bool: ...
-
-
-class Via(Protocol):
-    """A client's connection, as far as the keeper knows it."""
-
-    @property
-    def ended(self) -> bool: ...
 
 
 class Keeper:

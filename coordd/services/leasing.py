@@ -38,6 +38,13 @@ class Continued(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
+class Via(Protocol):
+    """A client's connection, as far as leases know it."""
+
+    @property
+    def ended(self) -> bool: ...
+
+
 class Anchors(Protocol):
     """What the keeper knows about anchored leases. See services/keeper.py."""
 
@@ -45,7 +52,7 @@ class Anchors(Protocol):
         """Whether the lease has an anchor that lives at this instant."""
         ...
 
-    def hold(self, lease: Lease, anchor: Anchor, via: object) -> None: ...
+    def hold(self, lease: Lease, anchor: Anchor, via: Via | None) -> None: ...
 
     def release(self, row: int) -> None: ...
 
@@ -76,7 +83,7 @@ class Leasing:
         generation: int | None,
         worker: str,
         anchor: Anchor | None,
-        via: object,
+        via: Via | None,
         actor: str,
     ) -> Held:
         """Args: via: the connection the ack came on. Raises: see `moves.ack`; UnknownLease."""
@@ -145,9 +152,7 @@ class Leasing:
                 after = leases.at_row(tx, kept[1]) if kept[1] is not None else None
                 return Continued(lease, after, repeated=True)
         lease = self._current(tx, lease)
-        move = moves.checkpoint(
-            lease, repo=repo, generation=generation, blocked=document.blocked, now_ms=tx.lease_ms
-        )
+        move = moves.checkpoint(lease, repo=repo, generation=generation, blocked=document.blocked, now_ms=tx.lease_ms)
         ended = self._write(tx, move, worker_of(lease))
         if document.blocked:
             checkpoints.keep(tx, ended.row, encoded, None)

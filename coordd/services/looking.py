@@ -1,4 +1,4 @@
-"""Reads for people and programs: status, lists, one lease, history. On reader connections, never in the writer's way."""
+"""Reads for people and programs: status, lists, one lease, history. Never in the writer's way."""
 
 import sqlite3
 from typing import Final

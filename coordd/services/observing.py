@@ -198,9 +198,7 @@ class Observer:
         self.failures += 1
         self._gates.stale_sources.add(self.name)
         log.warning("source %s gave no complete snapshot (%s), %d in a row", self.name, cause, self.failures)
-        await self._store.write(
-            lambda tx: sources.failed(tx, self.name, self.settings.kind, cause, self.failures)
-        )
+        await self._store.write(lambda tx: sources.failed(tx, self.name, self.settings.kind, cause, self.failures))
 
     def _record(self, tx: Transaction, count: int, problems: tuple[Problem, ...]) -> None:
         sources.succeeded(

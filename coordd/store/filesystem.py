@@ -11,7 +11,8 @@ OVERRIDE: Final = "COORDD_ALLOW_UNSAFE_FILESYSTEM"
 # Network and VM-shared: locks that are not enforced for all, or a WAL that two kernels see differently.
 UNSAFE: Final[frozenset[str]] = frozenset(
     {
-        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "9p", "drvfs", "afs", "ncpfs",
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "9p", "drvfs", "afs",
+        "ncpfs",
         "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fuse.sshfs", "fuse.vmhgfs-fuse", "fuse.rclone", "fuse.s3fs",
         "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs", "fuse.smbnetfs", "osxfuse", "macfuse", "glusterfs", "ceph",
         "fuse.ceph", "lustre", "gpfs", "ocfs2", "gfs2", "orangefs", "beegfs", "acfs",

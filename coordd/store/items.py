@@ -83,9 +83,7 @@ def point_at(tx: Transaction, source_name: str, item_id: str, lease: int) -> Non
 
 
 def lease_of(tx: Transaction, source_name: str, item_id: str) -> int | None:
-    row = tx.execute(
-        "select lease from items where source_name = ? and item_id = ?", (source_name, item_id)
-    ).fetchone()
+    row = tx.execute("select lease from items where source_name = ? and item_id = ?", (source_name, item_id)).fetchone()
     return None if row is None else row[0]
 
 

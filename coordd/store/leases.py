@@ -168,11 +168,11 @@ def offerable(tx: Transaction, repo: str, now_ms: int) -> Iterator[tuple[Lease, 
         seen += len(entries)
         _read_ahead(tx, entries)
         for priority, row in entries:
-            lease = tx.leases.get(row)
-            if lease is None or lease.state != "pending" or lease.priority != priority:
+            known = tx.leases.get(row)
+            if known is None or known.state != "pending" or known.priority != priority:
                 tx.later(tx.pending.discard, repo, priority, row)
             else:
-                yield lease, True
+                yield known, True
 
 
 def _read_ahead(tx: Transaction, entries: list[tuple[int, int]]) -> None:
@@ -217,7 +217,9 @@ def note(tx: Transaction, lease: Lease, *, reason: str = "", priority: int | Non
     """Keep what is shown of a lease that is not live true: why it waits, how soon it is wanted. No transition."""
     after = replace(lease, reason=reason or lease.reason, priority=lease.priority if priority is None else priority)
     if after != lease:
-        tx.execute("update leases set reason = ?, priority = ? where row = ?", (after.reason, after.priority, lease.row))
+        tx.execute(
+            "update leases set reason = ?, priority = ? where row = ?", (after.reason, after.priority, lease.row)
+        )
         tx.remember(after)
         if after.state == "pending" and after.priority != lease.priority:
             tx.later(tx.pending.add, after.repo, after.priority, after.row)

@@ -29,7 +29,8 @@ def live(connection: sqlite3.Connection) -> list[LeaseRow]:
 def stopped(connection: sqlite3.Connection, limit: int) -> list[LeaseRow]:
     """Stopped leases that someone has to look at, the latest first."""
     return _leases(
-        connection, "where l.row in (select row from leases where phase = 5 order by row desc limit ?) order by l.row desc",
+        connection,
+        "where l.row in (select row from leases where phase = 5 order by row desc limit ?) order by l.row desc",
         (limit,),
     )
 
@@ -69,7 +70,10 @@ def page(
 
 
 _OPEN: Final = " union ".join(
-    ["select lease from repositories where lease is not null", *(f"select row from leases where phase = {phase}" for phase in (1, 2, 3, 5))]
+    [
+        "select lease from repositories where lease is not null",
+        *(f"select row from leases where phase = {phase}" for phase in (1, 2, 3, 5)),
+    ]
 )
 
 
@@ -123,8 +127,8 @@ def continuation(connection: sqlite3.Connection, lease_row: int) -> str | None:
 
 
 _RECEIPT: Final = (
-    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms, r.reason,"
-    " r.actor, r.config, r.previous, l.lease_id, l.repo from receipts r join leases l on l.row = r.lease"
+    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms,"
+    " r.reason, r.actor, r.config, r.previous, l.lease_id, l.repo from receipts r join leases l on l.row = r.lease"
 )
 
 
@@ -140,7 +144,9 @@ def receipts(
             (lease, after, limit),
         )
     elif repo is not None:
-        rows = connection.execute(f"{_RECEIPT} where l.repo = ? and r.seq > ? order by r.seq limit ?", (repo, after, limit))
+        rows = connection.execute(
+            f"{_RECEIPT} where l.repo = ? and r.seq > ? order by r.seq limit ?", (repo, after, limit)
+        )
     else:
         rows = connection.execute(f"{_RECEIPT} where r.seq > ? order by r.seq limit ?", (after, limit))
     return [Receipt(*row) for row in rows.fetchall()]
@@ -155,7 +161,8 @@ def deadlines(connection: sqlite3.Connection) -> list[tuple[int, int]]:
     return connection.execute(
         "select deadline_ms, lease from repositories where lease is not null union all"
         " select deadline_ms, row from leases where phase = 2 and deadline_ms > 0 union all"
-        " select deadline_ms, row from leases where phase = 3 and row not in (select lease from repositories where lease is not null)"
+        " select deadline_ms, row from leases where phase = 3"
+        " and row not in (select lease from repositories where lease is not null)"
     ).fetchall()
 
 
@@ -185,7 +192,8 @@ def repos_waiting(connection: sqlite3.Connection, reason: str) -> set[str]:
 def has_work(connection: sqlite3.Connection) -> bool:
     """Whether anything is live, or will be offered without a source changing."""
     row = connection.execute(
-        "select exists (select 1 from repositories where lease is not null) or exists (select 1 from leases where phase = 1)"
+        "select exists (select 1 from repositories where lease is not null)"
+        " or exists (select 1 from leases where phase = 1)"
         " or exists (select 1 from leases where phase = 3)"
         " or exists (select 1 from leases where phase = 2 and reason = 'repo_busy')"
     ).fetchone()

@@ -87,7 +87,7 @@ class Transaction:
         self._receipts.append(receipt)
 
     def at_last(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Execute a statement before the commit, together with others like it. Nothing in the group may depend on it."""
+        """Execute a statement before the commit, together with others like it; nothing in the group may need it."""
         if self.slots.at_once:
             self.execute(statement, values)
         else:

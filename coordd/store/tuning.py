@@ -31,4 +31,4 @@ def tune() -> bool:
     config.argtypes, config.restype = [ctypes.c_int], ctypes.c_int
     shutdown()
     done = config(MULTITHREAD) == 0 and config(MEMORY_STATUS, ctypes.c_int(0)) == 0
-    return initialize() == 0 and done
+    return bool(initialize() == 0) and done

@@ -53,9 +53,13 @@ def verify(connection: sqlite3.Connection) -> Report:
     return Report(walk.seq, count, walk.hash.hex(), problems[:PROBLEMS_NAMED])
 
 
+# The table as the receipts have it: text, and empty for the state before the first.
+LEGAL: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    (before or "", event): after for (before, event), after in TRANSITIONS.items()
+}
 _RECEIPTS: Final = (
-    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms, r.reason,"
-    " r.actor, r.config, r.previous, coalesce(l.lease_id, ''), coalesce(l.repo, ''), r.hash"
+    "select r.seq, r.lease, r.event, r.from_state, r.to_state, r.at_ms, r.generation, r.attempt, r.deadline_ms,"
+    " r.reason, r.actor, r.config, r.previous, coalesce(l.lease_id, ''), coalesce(l.repo, ''), r.hash"
     " from receipts r left join leases l on l.row = r.lease order by r.seq"
 )
 
@@ -83,7 +87,7 @@ class _Walk:
             self._report("transition", receipt, "its lease was over already")
         if receipt.from_state != state or receipt.previous != previous:
             self._report("transition", receipt, f"its lease was {state or 'unknown'} since receipt {previous}")
-        if receipt.to_state not in TRANSITIONS.get((receipt.from_state or None, receipt.event), ()):  # type: ignore[call-overload]
+        if receipt.to_state not in LEGAL.get((receipt.from_state, receipt.event), ()):
             self._report(
                 "transition", receipt, f"{receipt.event} does not lead from {receipt.from_state} to {receipt.to_state}"
             )

@@ -316,9 +316,7 @@ class Writer:
         receipts, effects = self._tx.settled()
         return results, receipts, effects
 
-    def _answer(
-        self, results: list[tuple[Unit, Any]], receipts: list[Values], effects: list[Effect]
-    ) -> None:
+    def _answer(self, results: list[tuple[Unit, Any]], receipts: list[Values], effects: list[Effect]) -> None:
         for unit, result in results:
             if type(result) is _Failed:
                 unit.fail(result.error)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 import trio
@@ -28,6 +28,7 @@ from coordd.transports.base import Delivery, Freed
 log = logging.getLogger(__name__)
 
 LOGS_KEPT: Final = 200
+EXITS_KEPT: Final = 64
 SIZE_LOOK_S: Final = 1.0
 CUT: Final = b"[coordd: earlier output was cut here]\n"
 TERMINAL_ERRNOS: Final = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC, errno.ELOOP, errno.EPERM})
@@ -66,6 +67,7 @@ class ExecTransport:
         self._is_running = is_running
         self._freed = freed
         self._children: dict[int, Child] = {}  # by row of the lease
+        self._exits: dict[int, str] = {}  # how the last few processes ended, by number
         self._nursery: trio.Nursery | None = None
         self._started = trio.Event()
 
@@ -85,11 +87,9 @@ class ExecTransport:
         settings = self._settings_of(lease.repo)
         if settings is None:
             return Delivery("terminal", "not_configured")
-        if not os.path.isdir(offer.path):
-            return Delivery("retryable", "path_missing")
+        log_path = self._log_path(lease)
         try:
-            log_path = self._open_log_path(lease)
-            with open(log_path, "ab", opener=_private) as output:
+            with self._open_log(offer) as output:
                 process = await trio.lowlevel.open_process(
                     list(settings.argv),
                     cwd=offer.path,
@@ -98,8 +98,10 @@ class ExecTransport:
                     stdout=output.fileno(),
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    umask=0o022,
+                    umask=0o022,  # the daemon's own would hide a worker's files from everyone it works with
                 )
+        except NotADirectoryError:
+            return Delivery("retryable", "path_missing")
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "os_error").lower()
             log.warning("the command for %s could not be started: %s", lease.repo, code)
@@ -133,7 +135,7 @@ class ExecTransport:
             if child.anchor.pid == pid and child.process is not None:
                 code = child.process.poll()
                 return None if code is None else reason_of(code)
-        return None
+        return self._exits.pop(pid, None)
 
     def environment(self, offer: Offer, settings: Exec) -> dict[str, str]:
         """What the command finds in its environment: no task text and no checkpoint, only where to ask for them."""
@@ -172,7 +174,9 @@ class ExecTransport:
 
             nursery.start_soon(size)
             if child.process is not None:
-                await child.process.wait()
+                self._exits[child.anchor.pid] = reason_of(await child.process.wait())
+                for pid in list(self._exits)[:-EXITS_KEPT]:
+                    del self._exits[pid]
             else:
                 await ended.wait()
             nursery.cancel_scope.cancel()
@@ -202,10 +206,13 @@ class ExecTransport:
     def _log_path(self, lease: Lease) -> str:
         return os.path.join(self._log_dir, f"{lease.lease_id}-{lease.attempt}.log")
 
-    def _open_log_path(self, lease: Lease) -> str:
+    def _open_log(self, offer: Offer) -> IO[bytes]:
+        """Raises OSError, also when the repository's directory is missing."""
+        if not os.path.isdir(offer.path):
+            raise NotADirectoryError(errno.ENOTDIR, "the repository's directory is missing")
         os.makedirs(self._log_dir, mode=0o700, exist_ok=True)
         prune(self._log_dir, LOGS_KEPT - 1)
-        return self._log_path(lease)
+        return open(self._log_path(offer.lease), "ab", opener=_private)
 
 
 def reason_of(code: int) -> str:

@@ -48,5 +48,3 @@ class Services(msgspec.Struct, kw_only=True):
     verify: Callable[[], Awaitable[Any]]
     backup: Callable[[str], Awaitable[int]]
     about: About
-
-

@@ -41,4 +41,7 @@ async def backup(services: Services, request: Backup, connection: Connection) ->
     return BackupReply(request.path, await services.backup(request.path))
 
 
-HANDLERS: Final[dict[type[WriteCall], dict[type, Any]]] = {ReadCall: {Ping: ping}, TaskCall: {Verify: verify, Backup: backup}}
+HANDLERS: Final[dict[type[WriteCall], dict[type, Any]]] = {
+    ReadCall: {Ping: ping},
+    TaskCall: {Verify: verify, Backup: backup},
+}

@@ -23,7 +23,6 @@ from coordd.protocol.requests import Explain, History, Leases, Show, Status
 from coordd.services.looking import RepoLook, SourceLook
 
 
-
 def status(services: Services, request: Status, connection: Connection) -> StatusReply:
     """`status`: the daemon, its sources, its repositories, and what needs someone."""
     overview = services.read(services.looking.overview)

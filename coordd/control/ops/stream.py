@@ -1,5 +1,6 @@
 """`subscribe`: every transition, as it is committed."""
 
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -20,39 +21,41 @@ async def subscribe(services: Services, request: Subscribe, connection: Connecti
     It is the connection's last request. A client that does not read is dropped, and may come back with the last
     sequence number it has seen.
     """
-    behind: list[Receipt] | None = []  # what is committed while the past is being sent
+    behind: list[Receipt] = []  # what is committed while the past is being sent
+    caught_up = False
 
     def listen(receipts: list[Receipt]) -> None:
-        if behind is not None:
-            behind.extend(receipts)
-        else:
+        if caught_up:
             send(receipts)
+        else:
+            behind.extend(receipts)
 
     def send(receipts: list[Receipt]) -> None:
-        connection.push(b"".join(encode_event(ReceiptEvent(receipt_view(receipt))) for receipt in receipts))
+        if receipts:
+            connection.push(b"".join(encode_event(ReceiptEvent(receipt_view(receipt))) for receipt in receipts))
 
     services.stream.add(listen)
     connection.streaming = True
     try:
-        last = services.read(services.looking.last_seq)
+        last: int = services.read(services.looking.last_seq)
         sent = last if request.after is None else min(request.after, last)
         connection.push(encode(SubscribeReply(sent), request.id))
         while sent < last:
-            page = services.read(
-                lambda reader, after=sent: services.looking.history(
-                    reader, lease_id=None, repo=None, after=after, limit=PAGE
-                )
-            )
+            page = services.read(partial(_page, services, sent))
             send(page)
             sent = page[-1].seq
             await connection.drained()
-        late, behind = [receipt for receipt in behind if receipt.seq > sent], None
-        if late:
-            send(late)
+        caught_up = True
+        send([receipt for receipt in behind if receipt.seq > sent])
+        behind.clear()
         await trio.sleep_forever()
     finally:
         connection.streaming = False
         services.stream.remove(listen)
+
+
+def _page(services: Services, after: int, reader: Any) -> list[Receipt]:
+    return services.looking.history(reader, lease_id=None, repo=None, after=after, limit=PAGE)
 
 
 HANDLERS: Final[dict[type[WriteCall], dict[type, Any]]] = {TaskCall: {Subscribe: subscribe}}
